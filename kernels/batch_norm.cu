@@ -70,7 +70,7 @@ struct Moments {
 
 /// Backward reduction: sums of the gradient, and of the gradient times the normalized x.
 template <typename T, int N>
-struct GradientSums {
+struct GradientAllReduce {
   struct Row {
     Pack<T, N> x, gradient;
   };
@@ -79,8 +79,8 @@ struct GradientSums {
   bool relu;
   Channels<N> channels;
 
-  __device__ __forceinline__ GradientSums(const BatchNormArguments& call, const MatrixView& y_gradient,
-                                          std::int64_t column)
+  __device__ __forceinline__ GradientAllReduce(const BatchNormArguments& call, const MatrixView& y_gradient,
+                                               std::int64_t column)
       : x(static_cast<const T*>(call.x.data) + column),
         gradient(static_cast<const T*>(y_gradient.data) + column),
         leading(call.x.leading),
@@ -331,8 +331,8 @@ int normalize_gradient(const Launch& launch, const BatchNormArguments& call, con
     using T = decltype(type);
     constexpr int n = pack_width<T>;
     const bool packs = in_packs(call.x, n) && in_packs(to.y_gradient, n) && in_packs(to.images, n);
-    const int error = sum_columns_of<GradientSums, T>(launch, call, to.y_gradient, packs,
-                                                      FinishGradients{to.scale_gradient, to.shift_gradient});
+    const int error = sum_columns_of<GradientAllReduce, T>(
+        launch, call, to.y_gradient, packs, FinishGradients{to.scale_gradient, to.shift_gradient});
     return error != cudaSuccess ? error : run_rows<InputGradient, T>(launch, call, to, packs);
   });
 }

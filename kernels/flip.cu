@@ -6,7 +6,7 @@
 namespace egt::kernels {
 namespace {
 
-constexpr std::uint64_t flip_threads = 256, most_flip_blocks = 512;
+constexpr std::uint64_t flip_threads = 256, max_flip_blocks = 512;
 
 /// The positions of a Flip in a region of `words`, all below `words`. They repeat after `period` positions:
 /// each is hit `turns` times, and the first `again` of them once more.
@@ -48,7 +48,7 @@ __global__ void flip_kernel(std::uint32_t* data, const Orbit orbit, const Flip f
 int flip(const Launch& launch, WordsView words, const Flip& flip) {
   if (words.count == 0 || flip.count == 0) return cudaSuccess;
   const Orbit orbit(words.count, flip);
-  const std::uint64_t blocks = std::min(divide_up(orbit.places, flip_threads), most_flip_blocks);
+  const std::uint64_t blocks = std::min(divide_up(orbit.places, flip_threads), max_flip_blocks);
   const std::uint64_t leap = blocks * flip_threads * orbit.stride % orbit.words;
   return start(launch, dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(flip_threads)), 0,
                flip_kernel, words.data, orbit, flip, leap);

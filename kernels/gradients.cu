@@ -109,7 +109,7 @@ int start_activation_gradient(const Launch& launch, const MatrixView& gradient, 
 }
 
 constexpr int loss_threads = 256;
-constexpr std::size_t most_staged_bytes = 48 << 10;  // shared memory of a block without opt-in
+constexpr std::size_t max_staged_bytes = 48 << 10;  // shared memory of a block without opt-in
 
 /// Target value of one output: its taps are computed once and used for every row.
 template <typename Compute>
@@ -206,7 +206,7 @@ int start_loss_gradient(const Launch& launch, const LossArguments& call) {
   auto* loss_partials =
       reinterpret_cast<double*>(static_cast<char*>(launch.scratch) + scratch_bytes - loss_partials_bytes);
   const auto row_bytes = static_cast<std::size_t>(call.x.columns) * sizeof(T);
-  const bool staged = in_packs(call.x, pack_width<T>) && row_bytes <= most_staged_bytes - 1024;
+  const bool staged = in_packs(call.x, pack_width<T>) && row_bytes <= max_staged_bytes - 1024;
   const int error = staged ? start(launch, grid, dim3(loss_threads), row_bytes, loss_gradient_kernel<T, true>,
                                    call, tiles.rows_each, partials, loss_partials)
                            : start(launch, grid, dim3(loss_threads), 0, loss_gradient_kernel<T, false>, call,

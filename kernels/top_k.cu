@@ -27,8 +27,8 @@ template <bool is_first>
 __global__ void __launch_bounds__(select_threads)
     count_digits_kernel(const float* gradient, float* residual, std::int64_t count, math::KeyDigit digit,
                         TopKScratch* scratch) {
-  __shared__ std::uint32_t histogram[math::most_digit_values];
-  for (unsigned i = threadIdx.x; i < math::most_digit_values; i += select_threads) histogram[i] = 0;
+  __shared__ std::uint32_t histogram[math::max_digit_values];
+  for (unsigned i = threadIdx.x; i < math::max_digit_values; i += select_threads) histogram[i] = 0;
   __syncthreads();
   const std::uint32_t known = is_first ? 0 : scratch->key;
   const Chunk chunk(count);
@@ -38,15 +38,15 @@ __global__ void __launch_bounds__(select_threads)
     if (digit.before(key) == known) atomicAdd(&histogram[digit.of(key)], 1u);
   }
   __syncthreads();
-  for (unsigned i = threadIdx.x; i < math::most_digit_values; i += select_threads)
+  for (unsigned i = threadIdx.x; i < math::max_digit_values; i += select_threads)
     if (histogram[i] > 0) atomicAdd(&scratch->histogram[i], histogram[i]);
 }
 
 /// One block: selects the threshold's next digit and clears the histogram for the digit after it.
 __global__ void __launch_bounds__(select_threads)
     choose_digit_kernel(math::KeyDigit digit, std::uint32_t k, bool is_first, TopKScratch* scratch) {
-  constexpr unsigned each = math::most_digit_values / select_threads;
-  __shared__ std::uint32_t sums[select_threads], counts[math::most_digit_values];
+  constexpr unsigned each = math::max_digit_values / select_threads;
+  __shared__ std::uint32_t sums[select_threads], counts[math::max_digit_values];
   std::uint32_t sum = 0;
   for (unsigned j = 0; j < each; ++j) {
     const unsigned i = threadIdx.x * each + j;

@@ -17,7 +17,7 @@ constexpr unsigned search_threads = 1024, search_warps = search_threads / warp_t
 constexpr int samples_a_thread = 4;
 constexpr int chunk_samples = static_cast<int>(search_threads) * samples_a_thread;
 static_assert(search_warps == warp_threads);
-constexpr unsigned most_blocks_y = 65535;
+constexpr unsigned max_blocks_y = 65535;
 
 __device__ __forceinline__ double greater(double a, double b) {
   return b > a ? b : a;
@@ -78,15 +78,15 @@ __device__ unsigned sum_over_block(unsigned value) {
 
 /// The time rows of each stream: batch x samples.
 struct TimesOf {
-  const double* data[most_fusion_streams];
-  std::int32_t samples[most_fusion_streams];
+  const double* data[max_fusion_streams];
+  std::int32_t samples[max_fusion_streams];
 
   /// Avoids a dynamic index into kernel parameters, which would copy them to memory first.
   __device__ __forceinline__ const double* row(int stream, std::int64_t element, int& count) const {
     const double* times = data[0];
     count = samples[0];
 #pragma unroll
-    for (int s = 1; s < most_fusion_streams; ++s)
+    for (int s = 1; s < max_fusion_streams; ++s)
       if (stream == s) {
         times = data[s];
         count = samples[s];
@@ -139,7 +139,7 @@ struct GatherStream {
 };
 
 struct GatherArguments {
-  GatherStream streams[most_fusion_streams];  ///< unused entries begin after all values
+  GatherStream streams[max_fusion_streams];  ///< unused entries begin after all values
   std::int64_t batch, steps, total_dims;
   const Bracket* brackets;
   float* fused;
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(gather_threads) gather_kernel(const GatherArgu
   GatherStream stream = a.streams[0];
   int s = 0;
 #pragma unroll
-  for (int i = 1; i < most_fusion_streams; ++i)
+  for (int i = 1; i < max_fusion_streams; ++i)
     if (place >= a.streams[i].begin) {
       stream = a.streams[i];
       s = i;
@@ -240,7 +240,7 @@ template <int N>
 int launch_gather(const Launch& launch, const FuseArguments& call) {
   GatherArguments a{};
   std::int64_t begin = 0;
-  for (int s = 0; s < most_fusion_streams; ++s) {
+  for (int s = 0; s < max_fusion_streams; ++s) {
     a.streams[s].begin = s < call.shape.streams ? static_cast<std::uint32_t>(begin) : ~0u;
     if (s >= call.shape.streams) continue;
     a.streams[s].values = call.values[s];
@@ -257,7 +257,7 @@ int launch_gather(const Launch& launch, const FuseArguments& call) {
   a.packs_a_row = static_cast<std::uint32_t>(begin / N);
   a.items = static_cast<std::uint32_t>(divide_up(a.steps, std::int64_t{gather_steps})) * a.packs_a_row;
   const dim3 grid(divide_up(a.items, gather_threads),
-                  static_cast<unsigned>(a.batch < most_blocks_y ? a.batch : most_blocks_y));
+                  static_cast<unsigned>(a.batch < max_blocks_y ? a.batch : max_blocks_y));
   return start_early(launch, grid, dim3(gather_threads), 0, gather_kernel<N>, a);
 }
 
@@ -268,7 +268,7 @@ int find_brackets(const Launch& launch, const FuseArguments& call) {
     times.samples[s] = static_cast<std::int32_t>(call.shape.samples[s]);
   }
   const std::int64_t groups = divide_up(call.shape.steps, std::int64_t{search_threads});
-  const std::int64_t blocks_y = groups < 1 ? 1 : groups < most_blocks_y ? groups : most_blocks_y;
+  const std::int64_t blocks_y = groups < 1 ? 1 : groups < max_blocks_y ? groups : max_blocks_y;
   return start(
       launch,
       dim3(static_cast<unsigned>(call.shape.batch * call.shape.streams), static_cast<unsigned>(blocks_y)),

@@ -18,9 +18,9 @@ using math::VoxelLocator;
 
 constexpr unsigned warp_threads = 32, whole_warp = ~0u;
 constexpr unsigned sort_threads = 512;
-constexpr int points_to_bin = 6, points_of_bin = most_region_points / sort_threads;  // per thread
+constexpr int points_to_bin = 6, points_of_bin = max_region_points / sort_threads;  // per thread
 constexpr unsigned binned_at_once = sort_threads * points_to_bin;
-constexpr unsigned regions_of_thread = most_regions / sort_threads;
+constexpr unsigned regions_of_thread = max_regions / sort_threads;
 constexpr int points_in_flight = 2;  // per thread, if points are sorted one by one
 constexpr std::uint32_t no_tile = ~0u;
 
@@ -129,8 +129,8 @@ __device__ inline std::uint32_t sum_before(std::uint32_t count, std::uint32_t& t
 
 /// Points that a block moves into bins, sorted by region.
 struct BinnedPoints {
-  std::uint32_t begins[most_regions];  ///< per region: first the count, then the begin, then the offset from
-                                       ///< there to its bin
+  std::uint32_t begins[max_regions];  ///< per region: first the count, then the begin, then the offset from
+                                      ///< there to its bin
   TilePoint points[binned_at_once];
   std::uint16_t regions[binned_at_once];
 };
@@ -138,7 +138,7 @@ struct BinnedPoints {
 /// Converts the counts of regions to the begin of each region's points and reserves room in the bins.
 /// `bases`: offset from that begin to the room, per region of the thread. Returns the number of points.
 __device__ __forceinline__ std::uint32_t take_room(const VoxelScratch& scratch,
-                                                   std::uint32_t (&begins)[most_regions],
+                                                   std::uint32_t (&begins)[max_regions],
                                                    std::uint32_t (&bases)[regions_of_thread]) {
   const std::uint32_t own = divide_up(scratch.regions.count, sort_threads), first = threadIdx.x * own;
   std::uint32_t sum = 0;
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(sort_threads, 3)
     sort_bins_kernel(std::uint32_t tiles, const VoxelScratch scratch, VoxelCounts* counts) {
   constexpr std::uint32_t labels = 1u << TilePoint::label_bits;
   __shared__ std::uint32_t begins[labels];
-  __shared__ TilePoint sorted[most_region_points];
+  __shared__ TilePoint sorted[max_region_points];
   if (threadIdx.x < labels) begins[threadIdx.x] = 0;
   admit_next_kernel();
   await_kernel_before();

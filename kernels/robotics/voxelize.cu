@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(tile_threads)
     sum_tiles_kernel(const VoxelLocator grid, const VoxelScratch scratch, const VoxelOutputs out) {
   __shared__ TileSums sums;
   await_kernel_before();
-  if (blockIdx.x >= scratch.most_slices)
-    sum_tile(grid, scratch, out, blockIdx.x - scratch.most_slices, sums);
+  if (blockIdx.x >= scratch.max_slices)
+    sum_tile(grid, scratch, out, blockIdx.x - scratch.max_slices, sums);
   else if (blockIdx.x < scratch.header->slices)
     sum_slice(grid, scratch, out, scratch.slices[blockIdx.x], sums);
 }
@@ -160,7 +160,7 @@ int voxelize(const Launch& launch, const VoxelizeArguments& call) {
   if (const int error =
           voxel_sort::sort_points(launch, locator, {call.points, call.count}, scratch, call.counts))
     return error;
-  return start_early(launch, dim3(scratch.most_slices + tiles), dim3(tile_threads), 0, sum_tiles_kernel,
+  return start_early(launch, dim3(scratch.max_slices + tiles), dim3(tile_threads), 0, sum_tiles_kernel,
                      locator, scratch, VoxelOutputs{call.occupancy, call.features});
 }
 

@@ -14,8 +14,8 @@ namespace egt {
 namespace {
 
 constexpr std::uint64_t highest_chosen_bit = 27;
-constexpr std::int64_t most_steps = 1'000'000'000'000;
-constexpr std::uint64_t most_words = std::uint64_t{1} << 24, widest_stride = std::uint64_t{1} << 32;
+constexpr std::int64_t max_steps = 1'000'000'000'000;
+constexpr std::uint64_t max_words = std::uint64_t{1} << 24, widest_stride = std::uint64_t{1} << 32;
 constexpr std::string_view form =
     "KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,peer=P][,ms=M][,lasting=once|check|always]";
 constexpr std::array lasting_names = {"once", "check", "always"};
@@ -91,13 +91,13 @@ constexpr std::array keys = {
         }},
     Key{"step", "a step of 0 to 1000000000000", 0,
         [](std::string_view value, Injection& injection) {
-          return parse_number(value, std::int64_t{0}, most_steps, injection.step);
+          return parse_number(value, std::int64_t{0}, max_steps, injection.step);
         }},
     Key{"bit", "bits of 0 to 31, as 3 or 3+7", key_bit,
         [](std::string_view value, Injection& injection) { return parse_bits(value, injection.mask); }},
     Key{"count", "a number of words, or of times, of 1 to 16777216", key_count,
         [](std::string_view value, Injection& injection) {
-          return parse_number(value, std::uint64_t{1}, most_words, injection.count);
+          return parse_number(value, std::uint64_t{1}, max_words, injection.count);
         }},
     Key{"stride", "words of 1 to 4294967296", key_stride,
         [](std::string_view value, Injection& injection) {

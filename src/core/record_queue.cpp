@@ -20,7 +20,7 @@ void RecordQueue::emit(const Fault& fault) {
 bool RecordQueue::holds_back(const Fault& fault) {
   if (limit_ == FaultLimit::none || fault.provisional) return false;
   Incidents& incidents = incidents_[{fault.kind, fault.detector, fault.rank}];
-  const bool full = incidents.places.size() >= most_places;
+  const bool full = incidents.places.size() >= max_places;
   if (!full && incidents.places.emplace(fault.where, fault.offset).second) return false;
   if (fault.settles) return false;  // otherwise the provisional record would remain valid
   ++incidents.held_back;

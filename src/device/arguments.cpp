@@ -139,9 +139,9 @@ Status check_grid(const Operation& operation, const VoxelGrid& grid) {
     const float min = grid.min[axis], max = grid.max[axis];
     if (!std::isfinite(min) || !std::isfinite(max) || !(min < max))
       return operation.wrong(fmt::format("a grid cannot reach from {} to {}", min, max));
-    if (const std::int32_t dim = grid.dims[axis]; dim < 1 || dim > VoxelGrid::most_dims)
+    if (const std::int32_t dim = grid.dims[axis]; dim < 1 || dim > VoxelGrid::max_dims)
       return operation.wrong(
-          fmt::format("{} voxels along an axis are not 1 .. {}", dim, VoxelGrid::most_dims));
+          fmt::format("{} voxels along an axis are not 1 .. {}", dim, VoxelGrid::max_dims));
   }
   return {};
 }
@@ -149,7 +149,7 @@ Status check_grid(const Operation& operation, const VoxelGrid& grid) {
 /// Limits sizes, so that rows and the numbers of a batch element in the second pass fit 32-bit indices.
 Status check_fusion_shape(const Operation& operation, const FusionShape& shape) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
-  EGT_TRY(operation.check(shape.streams >= 1 && shape.streams <= most_fusion_streams,
+  EGT_TRY(operation.check(shape.streams >= 1 && shape.streams <= max_fusion_streams,
                           "there must be 1 to 4 streams"));
   EGT_TRY(operation.check_between(shape.batch, 0, 1 << 24, "batch elements"));
   EGT_TRY(operation.check_between(shape.steps, 0, most, "steps"));
@@ -164,8 +164,8 @@ Status check_fusion_shape(const Operation& operation, const FusionShape& shape) 
 }  // namespace
 
 Status check_times(const Event& from, const Event& to) {
-  const bool told = from.use() == EventUse::timing && to.use() == EventUse::timing;
-  return Operation("elapsed_ms").check(told, "an event that was made for order tells no time");
+  const bool reported = from.use() == EventUse::timing && to.use() == EventUse::timing;
+  return Operation("elapsed_ms").check(reported, "an event that was made for order tells no time");
 }
 
 Status check_takes_products(const Stream& stream) {
@@ -403,8 +403,8 @@ Status check_flip(const WordsView& words, const Flip& flip) {
 Status check_voxelize(const Voxelization& call) {
   constexpr Operation operation("voxelize");
   EGT_TRY(check_grid(operation, call.grid));
-  if (call.count < 0 || call.count > Voxelization::most_points)
-    return operation.wrong(fmt::format("{} points are not 0 .. {}", call.count, Voxelization::most_points));
+  if (call.count < 0 || call.count > Voxelization::max_points)
+    return operation.wrong(fmt::format("{} points are not 0 .. {}", call.count, Voxelization::max_points));
   EGT_TRY(operation.check_memory(call.points, static_cast<std::uint64_t>(call.count), "points"));
   EGT_TRY(operation.check_memory(call.occupancy, 1, "occupancy"));
   EGT_TRY(operation.check_memory(call.features, 1, "features"));

@@ -14,21 +14,20 @@ Status wrong(std::string_view operation, std::string_view what) {
 
 /// Sizes must be above 0, and element and byte counts must fit 63 bits.
 Status check_images(std::string_view operation, const ImageShape& x, std::string_view name) {
-  constexpr double most_elements = 1e17;
+  constexpr double max_elements = 1e17;
   double elements = 1;
   for (const std::int64_t side : {x.images, x.height, x.width, x.channels}) {
-    if (side < 1 || side > most_side)
+    if (side < 1 || side > max_side)
       return wrong(operation, fmt::format("{} cannot be {}", name, to_text(x)));
     elements *= static_cast<double>(side);
   }
-  if (elements <= most_elements) return {};
+  if (elements <= max_elements) return {};
   return wrong(operation, fmt::format("{} of {} has too many elements", name, to_text(x)));
 }
 
 Status check_window(std::string_view operation, const Window& window, const ImageShape& x) {
   const auto [kernel, stride, padding] = window;
-  if (kernel < 1 || kernel > most_side || stride < 1 || stride > most_side || padding < 0 ||
-      padding > most_side)
+  if (kernel < 1 || kernel > max_side || stride < 1 || stride > max_side || padding < 0 || padding > max_side)
     return wrong(operation, fmt::format("a window cannot have kernel {}, stride {} and padding {}", kernel,
                                         stride, padding));
   if (kernel <= x.height + 2 * padding && kernel <= x.width + 2 * padding) return {};

@@ -12,7 +12,7 @@
 namespace egt {
 
 /// Upper limit of sides, channels, kernels, strides and padding.
-constexpr std::int64_t most_side = std::int64_t{1} << 30;
+constexpr std::int64_t max_side = std::int64_t{1} << 30;
 
 Status check_shape(const ConvolutionShape& shape);
 Status check_shape(const BatchNormShape& shape);

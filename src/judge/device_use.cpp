@@ -19,7 +19,7 @@
 namespace egt {
 namespace {
 
-constexpr double least_share_of_peers = 0.1;
+constexpr double min_share_of_peers = 0.1;
 
 /// One rank's entries in `results[]`, by name.
 using Parts = std::map<std::string, const Json*, std::less<>>;
@@ -278,7 +278,7 @@ std::string why_idle(const DeviceUse& use, const Parts& parts, const Readiness& 
   if (count_at(memory, "filled_bytes") == 0 && count_at(part(parts, "readiness"), "cleanups") == 0)
     return "none of its memory was taken";
   if (!use.compute_ms || *use.compute_ms <= 0) return "its passes computed nothing";
-  if (use.peers_compute_ms && *use.compute_ms < least_share_of_peers * *use.peers_compute_ms)
+  if (use.peers_compute_ms && *use.compute_ms < min_share_of_peers * *use.peers_compute_ms)
     return fmt::format("a pass took it {:.3g} ms of computing, and its peers {:.3g} ms", *use.compute_ms,
                        *use.peers_compute_ms);
   if (has_no_utilization(result, use.rank)) return "the driver reported no utilization for it";

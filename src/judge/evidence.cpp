@@ -226,13 +226,13 @@ std::vector<const Record*> faults_of(const std::vector<Record>& records) {
   std::set<std::pair<int, std::string>> settled;
   for (const Record* record : all)
     if (!provisional(*record)) settled.emplace(parts.at(record), incident(*record));
-  std::set<std::tuple<int, std::string, int>> told;
+  std::set<std::tuple<int, std::string, int>> reported;
   std::erase_if(all, [&](const Record* record) {
     const int part = parts.at(record);
     const std::string name = incident(*record);
     if (name.empty()) return false;
     if (provisional(*record) && settled.contains({part, name})) return true;
-    return !told.emplace(part, name, rank_in(*record)).second;
+    return !reported.emplace(part, name, rank_in(*record)).second;
   });
   return all;
 }

@@ -8,7 +8,7 @@
 namespace egt {
 namespace {
 
-constexpr double most_ratio = 1.1;  ///< tolerance of two measurements near a hardware limit
+constexpr double max_ratio = 1.1;  ///< tolerance of two measurements near a hardware limit
 
 }  // namespace
 
@@ -40,7 +40,7 @@ PartReport load_report(const std::vector<PartReport>& parts, double seconds, con
     if (share) index = index.value_or(0) + *share;
   }
   for (auto& [name, ratio] : load.figures["alone"].items())
-    if (name.starts_with("ratio_") && ratio.is_number() && ratio.get<double>() > most_ratio)
+    if (name.starts_with("ratio_") && ratio.is_number() && ratio.get<double>() > max_ratio)
       mistrusted[name] = std::exchange(ratio, nullptr);
   load.figures["work_index"] = or_null(index);
   load.figures["mistrusted"] = mistrusted.empty() ? Json() : mistrusted;

@@ -18,7 +18,7 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t most_reasons_listed = 3;  // per node; the result has all
+constexpr std::size_t max_reasons_listed = 3;  // per node; the result has all
 
 bool is_selftest(const Json& result) {
   return text_at(result, "command") == "selftest";
@@ -145,10 +145,10 @@ std::string slurm_name_of(const Json& node) {
 std::string reasons_text(const Json& node) {
   std::string text;
   const Json& reasons = member(node, "reasons");
-  for (std::size_t i = 0; i < reasons.size() && i < most_reasons_listed; ++i)
+  for (std::size_t i = 0; i < reasons.size() && i < max_reasons_listed; ++i)
     text += (i > 0 ? "; " : "") + printable(reasons[i].get<std::string>());
-  return reasons.size() > most_reasons_listed
-             ? fmt::format("{}; and {} more", text, reasons.size() - most_reasons_listed)
+  return reasons.size() > max_reasons_listed
+             ? fmt::format("{}; and {} more", text, reasons.size() - max_reasons_listed)
              : text;
 }
 

@@ -11,8 +11,8 @@ namespace egt {
 
 namespace {
 
-constexpr std::size_t least_windows = 8;
-constexpr std::size_t least_voters = 3;
+constexpr std::size_t min_windows = 8;
+constexpr std::size_t min_voters = 3;
 constexpr double deviations = 6;
 // For a normal distribution: standard deviation over median absolute deviation, and standard error of the
 // median over that of the mean. A disturbance spans several windows, so fewer of them are independent.
@@ -82,7 +82,7 @@ void PeerComparison::compare(const std::vector<int>& group, double time, const s
   for (const int rank : group)
     if (const auto index = static_cast<std::size_t>(rank); index < times.size() && is_known(times[index]))
       known.emplace_back(std::log(times[index]), rank);
-  if (known.size() < std::min(group.size(), least_voters)) return;
+  if (known.size() < std::min(group.size(), min_voters)) return;
   std::sort(known.begin(), known.end());
   for (std::size_t i = 0; i < known.size(); ++i) {
     const auto other = [&](std::size_t index) { return known[index < i ? index : index + 1].first; };
@@ -95,7 +95,7 @@ void PeerComparison::compare(const std::vector<int>& group, double time, const s
 
 std::optional<PeerStanding> PeerComparison::measure(int rank) const {
   const auto& windows = ranks_[static_cast<std::size_t>(rank)].windows;
-  if (windows.size() < least_windows || windows.back().end - windows.front().end < rule_.least_seconds ||
+  if (windows.size() < min_windows || windows.back().end - windows.front().end < rule_.min_seconds ||
       now_ - windows.back().end > longest_silence_seconds)
     return std::nullopt;
   PeerStanding standing;
@@ -127,7 +127,7 @@ std::vector<PeerStanding> PeerComparison::judge(const std::vector<int>& group) c
 /// The threshold follows from the dispersion of the peers, beyond that of their errors. The caller subtracts
 /// the rank's own error.
 double PeerComparison::threshold(int rank, const std::vector<PeerStanding>& standings) const {
-  if (standings.size() < least_voters) return rule_.limit;
+  if (standings.size() < min_voters) return rule_.limit;
   std::vector<double> peers, errors;
   for (const PeerStanding& one : standings) {
     if (one.rank == rank) continue;

@@ -13,7 +13,7 @@ struct PeerRule {
   double limit = 0.05;   ///< always an outlier beyond this, however much its peers differ
   double least = 0.025;  ///< outlier beyond this and beyond six median absolute deviations of its peers
   double horizon_seconds = 50;  ///< length of the sliding history of windows
-  double least_seconds = 20;    ///< min time span of the windows before a rank is judged
+  double min_seconds = 20;      ///< min time span of the windows before a rank is judged
   double hold_seconds = 5;      ///< time for which every window must give the same result
 };
 

@@ -18,7 +18,7 @@ namespace {
 constexpr double half = 1.0;  // half the bandwidth: the same work needs 100 % more time
 constexpr PeerRule compute_rule{};
 constexpr PeerRule bandwidth_rule{
-    .limit = half, .least = half, .horizon_seconds = 240, .least_seconds = 120, .hold_seconds = 10};
+    .limit = half, .least = half, .horizon_seconds = 240, .min_seconds = 120, .hold_seconds = 10};
 /// Extra time to use the same energy at 10 % less power, as a fraction.
 constexpr double power_limit = 1 / 0.9 - 1;
 constexpr PeerRule power_rule{.limit = power_limit, .least = power_limit};

@@ -24,8 +24,8 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t most_reasons = 20;
-constexpr double least_share = 0.99;  ///< min verified share for "verified"
+constexpr std::size_t max_reasons = 20;
+constexpr double min_share = 0.99;  ///< min verified share for "verified"
 constexpr const char* injected_reason =
     "faults were injected with --inject: this verdict says nothing about the hardware";
 
@@ -298,7 +298,7 @@ std::map<std::string, double> little_verified(const Evidence& evidence) {
   std::map<std::string, double> little;
   const Json shares = verified_share(evidence.parts);
   for (const auto& [kind, share] : shares.items())
-    if (share.is_number() && share.get<double>() < least_share) little[kind] = share.get<double>();
+    if (share.is_number() && share.get<double>() < min_share) little[kind] = share.get<double>();
   return little;
 }
 
@@ -311,7 +311,7 @@ std::vector<std::string> unverified_work(const Evidence& evidence) {
   std::vector<std::string> reasons;
   for (const auto& [kind, share] : little_verified(evidence))
     reasons.push_back(fmt::format("only {:.3g} % of the {} work was verified; --coverage full needs {:.0f} %",
-                                  100 * share, kind, 100 * least_share));
+                                  100 * share, kind, 100 * min_share));
   return reasons;
 }
 
@@ -365,10 +365,10 @@ std::string signal_reason(const Evidence& evidence) {
 }
 
 std::string pass_reason(const Evidence& evidence, bool has_mistrusted) {
-  constexpr double least_shown = 0.001;
+  constexpr double min_shown = 0.001;
   std::vector<std::string> little;
   for (const auto& [kind, share] : little_verified(evidence))
-    little.push_back(share < least_shown ? kind + " < 0.1 %" : fmt::format("{} {:.3g} %", kind, 100 * share));
+    little.push_back(share < min_shown ? kind + " < 0.1 %" : fmt::format("{} {:.3g} %", kind, 100 * share));
   std::string text = fmt::format("all {}planned work was done {}on {}", has_mistrusted ? "other " : "",
                                  little.empty() ? "and verified " : "",
                                  counted(static_cast<std::size_t>(evidence.size), "rank"));
@@ -380,9 +380,9 @@ std::string pass_reason(const Evidence& evidence, bool has_mistrusted) {
 }
 
 Verdict verdict(const char* name, int code, std::vector<std::string> reasons) {
-  if (reasons.size() > most_reasons) {
-    const std::size_t more = reasons.size() - most_reasons;
-    reasons.resize(most_reasons);
+  if (reasons.size() > max_reasons) {
+    const std::size_t more = reasons.size() - max_reasons;
+    reasons.resize(max_reasons);
     reasons.push_back(fmt::format("and {} more", more));
   }
   return {.name = name, .exit_code = code, .reasons = std::move(reasons)};

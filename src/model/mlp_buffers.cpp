@@ -135,7 +135,7 @@ Result<Workspace> Workspace::allocate(Device& device, const MlpConfig& config,
   const std::size_t width = widest(config.precisions);
   EGT_TRY_ASSIGN(workspace.gradient, device.allocate(parameters * size_of(config.gradient_type)));
   EGT_TRY_ASSIGN(workspace.product, device.allocate(product_bytes(config, layout)));
-  const std::int64_t samples = std::max(config.batch.local, config.most_samples);
+  const std::int64_t samples = std::max(config.batch.local, config.max_samples);
   const auto allocate = [&](std::int64_t neurons) {
     return device.allocate(static_cast<std::size_t>(neurons * samples) * width + word_bytes);
   };

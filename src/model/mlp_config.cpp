@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "model/mlp_buffers.hpp"
-#include "model/pass_products.hpp"
+#include "model/pass_gemms.hpp"
 
 namespace egt {
 

@@ -21,7 +21,7 @@ float loss_scale(Precision precision, std::int64_t global_batch) {
 
 struct Pass::Call {
   const PassPlan& plan;
-  PassCompanion& companion;
+  PassObserver& companion;
   const Workspace& workspace;
 
   MatrixView activation(std::size_t l) const {
@@ -33,7 +33,7 @@ struct Pass::Call {
   VectorView gradient_range(std::int64_t offset, std::int64_t count) const {
     return workspace.gradient_range(offset, count, plan.gradient);
   }
-  bool is_struck_by(const Tampering& one) const { return one.of == StepPass::any || one.of == plan.of; }
+  bool is_struck_by(const TensorFault& one) const { return one.of == StepPass::any || one.of == plan.of; }
 };
 
 std::vector<PassTensor> Pass::tensors(const ParameterLayout& layout, const MlpConfig& config) {
@@ -59,7 +59,7 @@ std::vector<PassTensor> Pass::tensors(const ParameterLayout& layout, const MlpCo
   return all;
 }
 
-Status Pass::enqueue(const PassPlan& plan, PassCompanion& companion) {
+Status Pass::enqueue(const PassPlan& plan, PassObserver& companion) {
   EGT_TRY(forward(plan, companion));
   return backward(plan, companion);
 }
@@ -75,7 +75,7 @@ Status Pass::draw_input(const Call& call, MatrixView x) {
                            stream_);
 }
 
-Status Pass::forward(const PassPlan& plan, PassCompanion& companion) {
+Status Pass::forward(const PassPlan& plan, PassObserver& companion) {
   const ProfilerRange range("forward");
   const Call call{plan, companion, workspace_};
   if (has_input()) EGT_TRY(draw_input(call, call.activation(0)));
@@ -124,7 +124,7 @@ ExtremeTerm Pass::extreme_term(const Call& call, int layer) const {
   const PassTensor chains{TensorKind::extreme, layer};
   term.digest = call.companion.chains_digest(chains);
   if (term.digest == nullptr) return term;
-  for (const Tampering& one : tampering_) {
+  for (const TensorFault& one : tensor_faults_) {
     if (one.tensor != chains || !call.is_struck_by(one)) continue;
     term.fault = one.flip;
     term.fault_turn = one.turn;
@@ -183,7 +183,7 @@ Status Pass::mask(const Call& call, std::size_t layer, MatrixView gradient) {
   return call.companion.after(operation, tensor);
 }
 
-Status Pass::backward(const PassPlan& plan, PassCompanion& companion) {
+Status Pass::backward(const PassPlan& plan, PassObserver& companion) {
   const ProfilerRange range("backward");
   const Call call{plan, companion, workspace_};
   EGT_TRY(call.companion.before_backward());
@@ -260,7 +260,7 @@ Status Pass::made(const Call& call, const PassTensor& tensor, void* data, std::s
 }
 
 Status Pass::tamper(const Call& call, const PassTensor& tensor, WordsView words) {
-  for (const Tampering& one : tampering_)
+  for (const TensorFault& one : tensor_faults_)
     if (one.tensor == tensor && call.is_struck_by(one) && words.count > 0)
       EGT_TRY(device_.flip(words, one.flip, stream_));
   return {};

@@ -7,7 +7,7 @@
 #include "model/mlp_config.hpp"
 #include "model/operation_observer.hpp"
 #include "model/parameter_layout.hpp"
-#include "model/pass_products.hpp"
+#include "model/pass_gemms.hpp"
 #include "model/pass_tensor.hpp"
 
 /// Private to the trainer: one forward/backward pass.
@@ -23,7 +23,7 @@ struct PassPlan {
   float* loss = nullptr;          ///< device memory: the sum of squared errors
   /// Output buffer of the weight gradients; null: the workspace's own.
   const Buffer* gradient = nullptr;
-  StepPass of = StepPass::any;  ///< the Tampering of this pass applies
+  StepPass of = StepPass::any;  ///< the TensorFault of this pass applies
   /// Fuses bias and ReLU into the GEMM if possible. The GEMM's result is then no separate tensor, and faults
   /// injected into it strike the activation. Has no effect with extreme compute.
   bool fuses_activation = false;
@@ -34,9 +34,9 @@ struct PassPlan {
 
 /// Hooks of a pass. They are called while the pass is enqueued, so work that they enqueue on the same stream
 /// follows immediately.
-class PassCompanion {
+class PassObserver {
  public:
-  virtual ~PassCompanion() = default;
+  virtual ~PassObserver() = default;
   /// Fills the input of a pass, rows x neurons. Returns false to use random numbers instead.
   virtual Result<bool> make_input(MatrixView) { return false; }
   /// Called before the forward pass reads this layer's weights.
@@ -70,11 +70,13 @@ class Pass {
 
   /// Must be called before the first pass.
   Status allocate() { return products_.allocate(config_); }
-  Status enqueue(const PassPlan& plan, PassCompanion& companion);
-  Status forward(const PassPlan& plan, PassCompanion& companion);
-  Status backward(const PassPlan& plan, PassCompanion& companion);
+  Status enqueue(const PassPlan& plan, PassObserver& companion);
+  Status forward(const PassPlan& plan, PassObserver& companion);
+  Status backward(const PassPlan& plan, PassObserver& companion);
   /// Applies to passes enqueued from now on.
-  void set_tampering(std::vector<Tampering> tampering) { tampering_ = std::move(tampering); }
+  void set_tensor_faults(std::vector<TensorFault> tensor_faults) {
+    tensor_faults_ = std::move(tensor_faults);
+  }
   /// Every tensor that a pass computes, in order.
   static std::vector<PassTensor> tensors(const ParameterLayout& layout, const MlpConfig& config);
 
@@ -104,8 +106,8 @@ class Pass {
   const ParameterLayout& layout_;
   const Workspace& workspace_;
   Stream& stream_;
-  PassProducts products_;
-  std::vector<Tampering> tampering_;
+  PassGemms products_;
+  std::vector<TensorFault> tensor_faults_;
 };
 
 /// A power of two that keeps fp16 gradients in the middle of the type's range.

@@ -11,7 +11,7 @@
 #include "model/mlp_buffers.hpp"
 #include "model/mlp_pass.hpp"
 #include "model/mlp_state.hpp"
-#include "model/parallel/gradient_sums.hpp"
+#include "model/parallel/gradient_all_reduce.hpp"
 #include "model/pass_comparison.hpp"
 #include "model/pending_updates.hpp"
 #include "model/step_tail.hpp"
@@ -49,7 +49,7 @@ MlpConfig with_fp32_only(MlpConfig config) {
 
 }  // namespace
 
-struct MlpTrainer::Impl : mlp::PassCompanion {
+struct MlpTrainer::Impl : mlp::PassObserver {
   Impl(Device& d, Communicator& c, const MlpConfig& m)
       : device(d),
         communicator(c),
@@ -69,7 +69,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Status allocate();
   Status make_streams_and_events();
   Status initialize();
-  Status close_step(const StepNote& note);
+  Status close_step(const StepMessage& note);
   Status make_second_pass();
   Status check(const BatchShare& wanted) const;
   Status settle() {
@@ -116,7 +116,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   /// A single rank has no peers to compare its state with. It keeps a second state, which the second passes'
   /// gradients update. Null: no second state.
   const std::unique_ptr<mlp::TrainedState> second;
-  mlp::GradientSums sums;
+  mlp::GradientAllReduce sums;
   ParameterSet known;  // weights of replays: the initial ones, but with nonzero biases
   Workspace workspace;
   Buffer replay_loss;
@@ -207,13 +207,13 @@ Status MlpTrainer::set_second_share(const BatchShare& share) {
 }
 
 Status MlpTrainer::Impl::check(const BatchShare& wanted) const {
-  if (wanted.local < 1 || wanted.local > std::max(config.batch.local, config.most_samples) ||
+  if (wanted.local < 1 || wanted.local > std::max(config.batch.local, config.max_samples) ||
       wanted.global != config.batch.global)
     return {StatusCode::invalid_argument, "a share of a batch that there is no memory for"};
   return {};
 }
 
-Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool measure) {
+Status MlpTrainer::enqueue_step(std::int64_t step, const StepMessage& note, bool measure) {
   Impl& m = *impl_;
   const ProfilerRange range("train step");
   m.timeline.begin(measure);
@@ -303,11 +303,11 @@ Status MlpTrainer::Impl::bucket_made(std::size_t bucket) {
     EGT_TRY(begin_phase({}));
     EGT_TRY(device.record(*enqueued->compute_end, *compute));
   }
-  return updates.sum(bucket, sums.are_verified() ? comparison.evidence_of(bucket) : mlp::SumEvidence(),
+  return updates.sum(bucket, sums.are_verified() ? comparison.evidence_of(bucket) : mlp::AllReduceEvidence(),
                      *compute, *communication, timeline);
 }
 
-Status MlpTrainer::Impl::close_step(const StepNote& note) {
+Status MlpTrainer::Impl::close_step(const StepMessage& note) {
   // The last all-reduce follows the loss. The next step's GEMMs need not wait for this step's message.
   return enqueued->close(device, communicator, note, std::exchange(last_compute_ms, 0.0f), *communication);
 }
@@ -363,7 +363,7 @@ std::string MlpTrainer::bucket_name(std::size_t bucket) const {
 std::string MlpTrainer::place_in_sum(std::size_t bucket, int rank, std::uint64_t index) const {
   const GradientBucket& of = impl_->layout.buckets()[bucket];
   const std::int64_t place = of.offset + static_cast<std::int64_t>(index) +
-                             rank * mlp::GradientSums::slice_elements(of, impl_->communicator.size());
+                             rank * mlp::GradientAllReduce::slice_elements(of, impl_->communicator.size());
   const auto& layers = impl_->layout.layers();
   const auto layer =
       std::find_if(layers.begin(), layers.end(), [&](const LinearLayer& one) { return place < one.end; });
@@ -411,10 +411,10 @@ Result<StepTimes> MlpTrainer::measured_times() const {
 namespace {
 
 /// Digests the tensors of a replay and forwards its operations to an observer.
-class ReplayCompanion : public mlp::PassCompanion {
+class ReplayObserver : public mlp::PassObserver {
  public:
-  ReplayCompanion(Device& device, Stream& stream, const std::vector<PassTensor>& tensors, Digest* answers,
-                  OperationObserver& observer)
+  ReplayObserver(Device& device, Stream& stream, const std::vector<PassTensor>& tensors, Digest* answers,
+                 OperationObserver& observer)
       : device_(device), stream_(stream), tensors_(tensors), answers_(answers), observer_(observer) {}
 
   Status before(const Operation& operation) override { return observer_.before(operation, stream_); }
@@ -458,7 +458,7 @@ Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, Operatio
   // A GEMM that is fused with its activation has no digest.
   const std::vector<PassTensor> tensors = replay_tensors();
   EGT_TRY(m.device.set_zero(answers, tensors.size() * sizeof(Digest), *m.compute));
-  ReplayCompanion companion(m.device, *m.compute, tensors, answers, observed_by);
+  ReplayObserver companion(m.device, *m.compute, tensors, answers, observed_by);
   EGT_TRY(m.pass->enqueue({.precision = precision,
                            .parameters = m.known,
                            .sequence = replay_sequence,
@@ -474,9 +474,9 @@ Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, Operatio
   return m.show_to_communication();
 }
 
-void MlpTrainer::set_tampering(std::vector<Tampering> tampering) {
-  impl_->sums.set_tampering(tampering);
-  impl_->pass->set_tampering(std::move(tampering));
+void MlpTrainer::set_tensor_faults(std::vector<TensorFault> tensor_faults) {
+  impl_->sums.set_tensor_faults(tensor_faults);
+  impl_->pass->set_tensor_faults(std::move(tensor_faults));
 }
 
 Status MlpTrainer::Impl::show_to_communication() {

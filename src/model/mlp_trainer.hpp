@@ -21,7 +21,7 @@ namespace egt {
 
 /// The message that a rank sends with each step. Each value is summed over ranks. Small whole numbers stay
 /// exact.
-struct StepNote {
+struct StepMessage {
   float vote = 0;
   float check_ms = 0;  ///< cost of this rank's last check, in ms; 0: no new value
   float step_ms = 0;   ///< duration of a step without a check, for comparison
@@ -29,8 +29,8 @@ struct StepNote {
 
 /// The result of one step, available when it is complete.
 struct StepResult {
-  double loss = 0;  ///< squared error per output, mean over the global batch
-  StepNote notes;   ///< summed over all ranks, the same on every rank
+  double loss = 0;    ///< squared error per output, mean over the global batch
+  StepMessage notes;  ///< summed over all ranks, the same on every rank
   /// Each rank's sum of squared errors over its own samples; bitwise the same on every rank.
   std::vector<float> own_losses;
   std::optional<double> step_ms;  ///< from the end of the previous step to the end of this one, device time
@@ -87,14 +87,14 @@ class MlpTrainer {
   /// Applies to steps enqueued from now on.
   Status set_precision(Precision precision);
   /// Applies to steps enqueued from now on. The ranks' shares must add up to the same global batch as before.
-  /// invalid_argument: no samples, or more than MlpConfig::most_samples.
+  /// invalid_argument: no samples, or more than MlpConfig::max_samples.
   Status set_share(const BatchShare& share);
   /// Steps enqueued from now on compute this share in a second pass with the same weights and drop its
   /// gradient. The share is another rank's or this rank's own. Requires MlpConfig::has_second_pass. Errors as
   /// of set_share.
   Status set_second_share(const BatchShare& share);
   /// Enqueues the step. `measure`: records its StepTimes; at most one such step may be in flight.
-  Status enqueue_step(std::int64_t step, const StepNote& note, bool measure);
+  Status enqueue_step(std::int64_t step, const StepMessage& note, bool measure);
   /// Waits until the step is complete. Steps are retired in order.
   Result<StepResult> retire_step(std::int64_t step, double timeout_seconds);
   /// Names of the digests by which a step's passes are compared: the chains of the hidden layers, this rank's
@@ -139,7 +139,7 @@ class MlpTrainer {
   Status enqueue_replay(Precision precision, Digest* answers, OperationObserver* observer = nullptr);
   /// Injects faults into these tensors in every training pass and replay enqueued from now on. An empty list
   /// stops the injection.
-  void set_tampering(std::vector<Tampering> tampering);
+  void set_tensor_faults(std::vector<TensorFault> tensor_faults);
 
   /// Every tensor that training keeps across steps.
   std::vector<StateTensor> state_tensors() const;

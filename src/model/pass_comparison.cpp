@@ -83,12 +83,12 @@ Status PassComparison::add(std::size_t index, const VectorView& gradient, float*
   return device_.digest(VectorView{begin, gradient.type, bucket.count}.words(), digest, compute);
 }
 
-SumEvidence PassComparison::evidence_of(std::size_t bucket) {
+AllReduceEvidence PassComparison::evidence_of(std::size_t bucket) {
   Digest* const sums = slot_->own + 2 * digests();
   return {sums + bucket, reinterpret_cast<Mismatches*>(sums + buckets()) + bucket};
 }
 
-PassCompanion& PassComparison::second_pass(Stream& compute) {
+PassObserver& PassComparison::second_pass(Stream& compute) {
   second_.compute = &compute;
   pass_ = slot_->own + digests();
   return second_;

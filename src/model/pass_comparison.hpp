@@ -12,7 +12,7 @@
 #include "model/mlp_config.hpp"
 #include "model/mlp_pass.hpp"
 #include "model/mlp_trainer.hpp"
-#include "model/parallel/gradient_sums.hpp"
+#include "model/parallel/gradient_all_reduce.hpp"
 #include "model/parameter_layout.hpp"
 
 /// Private to the trainer: digests of a step's two passes and of its gradient all-reduces, all-gathered
@@ -48,9 +48,9 @@ class PassComparison {
   /// Bucket `index` of the flat `gradient` is complete. `loss`: device memory, complete by then.
   Status add(std::size_t index, const VectorView& gradient, float* loss, Stream& compute);
   /// Output of the verification of this step's all-reduce of a bucket.
-  SumEvidence evidence_of(std::size_t bucket);
+  AllReduceEvidence evidence_of(std::size_t bucket);
   /// Hooks of the second pass.
-  PassCompanion& second_pass(Stream& compute);
+  PassObserver& second_pass(Stream& compute);
   float* loss() { return loss_.as<float>(); }
   const Buffer& gradient() const { return gradient_; }
   /// All-gathers the digests after both passes are enqueued.
@@ -58,7 +58,7 @@ class PassComparison {
   Result<std::vector<MlpTrainer::PassDigests>> collect(std::int64_t step, double timeout_seconds) const;
 
  private:
-  class SecondPass : public PassCompanion {
+  class SecondPass : public PassObserver {
    public:
     explicit SecondPass(PassComparison& comparison) : comparison_(comparison) {}
     Digest* chains_digest(const PassTensor& chains) override { return comparison_.digest_of(chains); }

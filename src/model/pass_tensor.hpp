@@ -52,7 +52,7 @@ std::string to_string(const StateTensor& tensor);
 enum class StepPass { any, first, second };
 
 /// An injected fault in a tensor's words, applied each time such a pass computes the tensor.
-struct Tampering {
+struct TensorFault {
   PassTensor tensor;
   Flip flip;     ///< words of the tensor; for a weight gradient, of its last computed piece
   int turn = 0;  ///< iteration of the transcendental chains that gives wrong bits; only if they are digested

@@ -16,7 +16,7 @@ Status PendingUpdates::allocate() {
   return {};
 }
 
-Status PendingUpdates::sum(std::size_t index, const SumEvidence& evidence, Stream& compute,
+Status PendingUpdates::sum(std::size_t index, const AllReduceEvidence& evidence, Stream& compute,
                            Stream& communication, StepTimeline& timeline) {
   const ProfilerRange range("sum over ranks");
   EGT_TRY(device_.record(*ready_[index], compute));

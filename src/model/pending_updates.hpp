@@ -7,7 +7,7 @@
 #include "egt/device/device.hpp"
 #include "model/mlp_buffers.hpp"
 #include "model/mlp_state.hpp"
-#include "model/parallel/gradient_sums.hpp"
+#include "model/parallel/gradient_all_reduce.hpp"
 #include "model/parameter_layout.hpp"
 #include "model/step_timeline.hpp"
 
@@ -19,8 +19,9 @@ namespace egt::mlp {
 class PendingUpdates {
  public:
   /// All arguments must outlive it. `second`: a state that the second pass's gradient updates; null: none.
-  PendingUpdates(Device& device, const ParameterLayout& layout, GradientSums& sums, TrainedState& trained,
-                 const Workspace& workspace, TrainedState* second, const Buffer& second_gradient)
+  PendingUpdates(Device& device, const ParameterLayout& layout, GradientAllReduce& sums,
+                 TrainedState& trained, const Workspace& workspace, TrainedState* second,
+                 const Buffer& second_gradient)
       : device_(device),
         layout_(layout),
         sums_(sums),
@@ -31,7 +32,7 @@ class PendingUpdates {
 
   Status allocate();
   /// Enqueues the all-reduce of the bucket computed in `compute`, and its verification if enabled.
-  Status sum(std::size_t bucket, const SumEvidence& evidence, Stream& compute, Stream& communication,
+  Status sum(std::size_t bucket, const AllReduceEvidence& evidence, Stream& compute, Stream& communication,
              StepTimeline& timeline);
   /// Makes `compute` wait for the all-reduces of the layer's pending buckets and of all earlier buckets.
   Status await_sums(std::size_t layer, Stream& compute);
@@ -51,7 +52,7 @@ class PendingUpdates {
 
   Device& device_;
   const ParameterLayout& layout_;
-  GradientSums& sums_;
+  GradientAllReduce& sums_;
   TrainedState& trained_;
   const Workspace& workspace_;
   TrainedState* const second_;

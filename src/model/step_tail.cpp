@@ -42,7 +42,7 @@ Status StepTails::allocate(Device& device, int ranks) {
     StepTail& tail = tails_[i];
     tail.device_ = memory_.as<float>() + i * stride;
     tail.result_ = pinned_.as<float>() + i * (stride + line);
-    tail.told_ = tail.result_ + stride;
+    tail.reported_ = tail.result_ + stride;
     for (EventHandle* event : {&tail.done, &tail.compute_begin, &tail.wait_begin, &tail.wait_end,
                                &tail.compute_end, &tail.second_end}) {
       EGT_TRY_ASSIGN(*event, device.create_event(EventUse::timing));
@@ -51,17 +51,17 @@ Status StepTails::allocate(Device& device, int ranks) {
   return {};
 }
 
-Status StepTail::close(Device& device, Communicator& communicator, const StepNote& note, float compute_ms,
+Status StepTail::close(Device& device, Communicator& communicator, const StepMessage& note, float compute_ms,
                        Stream& stream) {
-  const float told[] = {note.vote, note.check_ms, note.step_ms, compute_ms};
-  std::copy(std::begin(told), std::end(told), told_);
-  EGT_TRY(device.copy(device_ + notes_at, told_, notes * sizeof(float), stream));
+  const float reported[] = {note.vote, note.check_ms, note.step_ms, compute_ms};
+  std::copy(std::begin(reported), std::end(reported), reported_);
+  EGT_TRY(device.copy(device_ + notes_at, reported_, notes * sizeof(float), stream));
   const int ranks = communicator.size();
   float* const own_losses = device_ + own_losses_at;
   float* const own_times = device_ + own_times_at(ranks);
   EGT_TRY(device.set_zero(own_losses, 2 * static_cast<std::size_t>(ranks) * sizeof(float), stream));
   EGT_TRY(device.copy(own_losses + communicator.rank(), device_, sizeof(float), stream));
-  EGT_TRY(device.copy(own_times + communicator.rank(), told_ + notes, sizeof(float), stream));
+  EGT_TRY(device.copy(own_times + communicator.rank(), reported_ + notes, sizeof(float), stream));
   EGT_TRY(communicator.all_reduce(device_, tail_floats(ranks), ElementType::f32, stream));
   EGT_TRY(device.copy(result_, device_, tail_floats(ranks) * sizeof(float), stream));
   return device.record(*done, stream);
@@ -70,8 +70,8 @@ Status StepTail::close(Device& device, Communicator& communicator, const StepNot
 StepResult StepTail::read(int ranks, double outputs) const {
   StepResult result;
   result.loss = static_cast<double>(result_[0]) / outputs;
-  const float* const told = result_ + notes_at;
-  result.notes = {.vote = told[0], .check_ms = told[1], .step_ms = told[2]};
+  const float* const reported = result_ + notes_at;
+  result.notes = {.vote = reported[0], .check_ms = reported[1], .step_ms = reported[2]};
   result.own_losses.assign(result_ + own_losses_at, result_ + own_losses_at + ranks);
   const float* const times = result_ + own_times_at(ranks);
   result.all_compute_ms.assign(times, times + ranks);

@@ -21,7 +21,7 @@ class StepTail {
   float* loss() const { return device_; }
   /// Enqueues the all-reduce. `compute_ms`: duration of an earlier pass of this rank, sent to all ranks; 0:
   /// no new value.
-  Status close(Device& device, Communicator& communicator, const StepNote& note, float compute_ms,
+  Status close(Device& device, Communicator& communicator, const StepMessage& note, float compute_ms,
                Stream& stream);
   /// Valid once `done` is reached. `outputs`: number of the global batch's outputs, the divisor of the loss.
   StepResult read(int ranks, double outputs) const;
@@ -35,8 +35,8 @@ class StepTail {
  private:
   friend class StepTails;
   float* device_ = nullptr;
-  float* told_ = nullptr;    // pinned, written by the host before the step is enqueued
-  float* result_ = nullptr;  // pinned, valid once `done` is reached
+  float* reported_ = nullptr;  // pinned, written by the host before the step is enqueued
+  float* result_ = nullptr;    // pinned, valid once `done` is reached
 };
 
 /// Tails of all steps that may be in flight, and of the previous one.

@@ -18,7 +18,7 @@ namespace egt {
 namespace {
 
 constexpr double flush_period_s = 1.0;
-constexpr std::size_t most_pending_bytes = 4096;
+constexpr std::size_t max_pending_bytes = 4096;
 constexpr const char* level_names[] = {"trace", "debug", "info", "warning", "error", "off"};
 
 }  // namespace
@@ -78,7 +78,7 @@ Status LogFile::write(const Record& record) {
       line_of(record, start == starts_.end() ? Json() : start->second, starts_.size(), true);
   pending_ += fmt::format("{} {} {}\n", utc_at(record.time), level_names[static_cast<int>(level)],
                           printable(fmt::format("rank {}: {}", record.rank, line), ' '));
-  if (level >= LogLevel::warning || record.kind == RecordKind::end || pending_.size() > most_pending_bytes)
+  if (level >= LogLevel::warning || record.kind == RecordKind::end || pending_.size() > max_pending_bytes)
     bring_out();
   return failure_;
 }

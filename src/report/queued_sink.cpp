@@ -39,7 +39,7 @@ struct QueuedSink::State {
   using Item = std::variant<Record, std::function<void()>>;
 
   void put(Item item);
-  void tell_dropped();
+  void report_dropped();
   void serve();
   Status hand_over(Item item);
 
@@ -61,14 +61,14 @@ void QueuedSink::State::put(Item item) {
     ++dropped;
     return;
   }
-  if (items.size() < capacity) tell_dropped();
+  if (items.size() < capacity) report_dropped();
   items.push_back(std::move(item));
   settled = false;
   changed.notify_all();
 }
 
 /// Replaces the dropped records with a message. The caller holds the lock.
-void QueuedSink::State::tell_dropped() {
+void QueuedSink::State::report_dropped() {
   if (dropped > 0) items.push_back(left_out(std::exchange(dropped, 0)));
 }
 
@@ -137,7 +137,7 @@ void QueuedSink::post(std::function<void()> task) {
 
 void QueuedSink::close() {
   const std::lock_guard lock(state_->mutex);
-  if (!state_->closed) state_->tell_dropped();
+  if (!state_->closed) state_->report_dropped();
   state_->closed = true;
   state_->changed.notify_all();
 }

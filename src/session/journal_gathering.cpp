@@ -242,8 +242,8 @@ Result<std::vector<std::string>> find_run_directories(Control& control, const st
   return found;
 }
 
-std::vector<std::string> tell_journals_elsewhere(const std::vector<std::string>& directories, int rank,
-                                                 const std::string& why, const std::vector<int>& ranks) {
+std::vector<std::string> report_journals_elsewhere(const std::vector<std::string>& directories, int rank,
+                                                   const std::string& why, const std::vector<int>& ranks) {
   std::map<std::string, std::vector<int>> by_directory;
   for (int one = 0; one < std::ssize(directories); ++one)
     if (ranks.empty() || std::find(ranks.begin(), ranks.end(), one) != ranks.end())
@@ -271,7 +271,7 @@ std::vector<std::string> gather_journals(const GatheringSetup& setup) {
   static_cast<void>(gathering.end());
   std::vector<std::string> lines;
   for (const auto& [why, ranks] : failed)
-    for (std::string& line : tell_journals_elsewhere(setup.directories, 0, why, ranks))
+    for (std::string& line : report_journals_elsewhere(setup.directories, 0, why, ranks))
       lines.push_back(std::move(line));
   return lines;
 }

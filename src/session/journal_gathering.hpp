@@ -18,8 +18,9 @@ Result<std::vector<std::string>> find_run_directories(Control& control, const st
 
 /// Returns one line per directory for journals outside `rank`'s directory: "the journals of ranks 2, 3 are in
 /// node2:/tmp/run and not here: WHY". `ranks` selects the journals' ranks; empty means all.
-std::vector<std::string> tell_journals_elsewhere(const std::vector<std::string>& directories, int rank,
-                                                 const std::string& why, const std::vector<int>& ranks = {});
+std::vector<std::string> report_journals_elsewhere(const std::vector<std::string>& directories, int rank,
+                                                   const std::string& why,
+                                                   const std::vector<int>& ranks = {});
 
 struct GatheringSetup {
   Control& control;

@@ -60,7 +60,7 @@ void RecordRouter::fail_journal(const Status& why) {
 void RecordRouter::keep_for_root(const Record& record) {
   if (record.kind == RecordKind::epoch) return;  // identical on all ranks, so rank 0 reports its own
   unsent_.push_back({one_line(to_json(record)), may_be_dropped(record.kind)});
-  if (unsent_.size() <= most_unsent) return;
+  if (unsent_.size() <= max_unsent) return;
   const auto oldest = std::find_if(unsent_.begin(), unsent_.end(),
                                    [](const Unsent& unsent) { return unsent.may_be_dropped; });
   if (oldest != unsent_.end()) unsent_.erase(oldest);
@@ -89,7 +89,7 @@ Status RecordRouter::receive() {
 void RecordRouter::note_journal(const Status& status) {
   if (status.ok() || !journal_failure_.ok()) return;
   journal_failure_ = status;
-  tell_failure(status);
+  report_failure(status);
 }
 
 void RecordRouter::deliver(const Record& record) {
@@ -102,12 +102,12 @@ void RecordRouter::deliver(const Record& record) {
 
 /// A closed terminal or a full log disk must not stop a burn-in.
 void RecordRouter::note(Listener& listener, const Status& status) {
-  if (status.ok() || listener.told) return;
-  listener.told = true;
-  tell_failure(status);
+  if (status.ok() || listener.reported) return;
+  listener.reported = true;
+  report_failure(status);
 }
 
-void RecordRouter::tell_failure(const Status& status) {
+void RecordRouter::report_failure(const Status& status) {
   queue_.warning(status.what());
   has_failure_to_tell_ = true;
 }

@@ -26,7 +26,7 @@ class RecordRouter {
                std::vector<Sink*> sinks);
 
   /// Max number of records not yet sent to rank 0. Beyond it, progress records and notices are dropped.
-  static constexpr std::size_t most_unsent = 4096;
+  static constexpr std::size_t max_unsent = 4096;
 
   /// Journals and forwards queued records and, on rank 0, delivers those received. Never blocks. Records are
   /// in the journal before any is sent. A journal failure is reported once and kept in `journal_failure`. Any
@@ -58,10 +58,10 @@ class RecordRouter {
   void deliver(const Record& record);  // on rank 0
   struct Listener {
     Sink* sink;
-    bool told = false;  // its failure was reported
+    bool reported = false;  // its failure was reported
   };
   void note(Listener& listener, const Status& status);
-  void tell_failure(const Status& status);
+  void report_failure(const Status& status);
 
   Control& control_;
   RecordQueue& queue_;

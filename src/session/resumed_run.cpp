@@ -12,7 +12,7 @@
 namespace egt {
 namespace {
 
-constexpr double least_seconds = 1;
+constexpr double min_seconds = 1;
 
 Status refused(const std::string& directory, const std::string& why) {
   return {StatusCode::invalid_argument, fmt::format("--resume {}: {}", directory, why)};
@@ -136,7 +136,7 @@ Status check_same_options(const std::string& directory, const Json& before, cons
 }
 
 std::optional<double> seconds_left(std::optional<double> planned, const ResumePoint& point) {
-  if (planned) *planned = std::max(*planned - point.seconds, least_seconds);
+  if (planned) *planned = std::max(*planned - point.seconds, min_seconds);
   return planned;
 }
 

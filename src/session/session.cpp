@@ -23,16 +23,16 @@ constexpr double drain_timeout_s = 20;     // for work enqueued before the commu
 
 }  // namespace
 
-Session::Session(const Surroundings& surroundings, Workloads& workloads)
-    : monitored_(surroundings.monitored),
-      device_(surroundings.device),
-      records_(surroundings.records),
-      route_(surroundings.route),
-      telemetry_(surroundings.telemetry),
-      line_(surroundings.board.line("main")),
-      load_(surroundings.load),
-      rejoin_(surroundings.rejoin),
-      pulse_(surroundings.pulse),
+Session::Session(const Context& context, Workloads& workloads)
+    : monitored_(context.monitored),
+      device_(context.device),
+      records_(context.records),
+      route_(context.route),
+      telemetry_(context.telemetry),
+      line_(context.board.line("main")),
+      load_(context.load),
+      recovery_(context.recovery),
+      pulse_(context.pulse),
       workloads_(workloads) {}
 
 Status Session::run(const SessionPlan& plan) {
@@ -51,12 +51,12 @@ Status Session::run(const SessionPlan& plan) {
     if (failure.ok() && pulse_) keep_first(pulse_->start());
     if (failure.ok()) keep_first(run_steps(plan));
   }
-  if (failure.ok()) rejoin_.end_steps();
+  if (failure.ok()) recovery_.end_steps();
   failure = report_device_error(failure);
   // A failed rank leaves its peers behind, so no work that needs them may start.
-  const Ending ending(!failure.ok() || decision_ == StopVote::interrupted);
+  const Shutdown ending(!failure.ok() || decision_ == StopVote::interrupted);
   if (ending.hurry) stop_background();
-  const bool is_hurried = decision_ == StopVote::interrupted || rejoin_.lost_peers();
+  const bool is_hurried = decision_ == StopVote::interrupted || recovery_.lost_peers();
   if (!device_fault_.is_null())
     telemetry_.stop(failure_telemetry_s);  // first, since the workloads may hang on the device
   std::string failed_in;
@@ -83,7 +83,7 @@ Status Session::run_steps(const SessionPlan& plan) {
   while (!status.ok()) {
     status = report_device_error(status);
     if (!device_fault_.is_null()) break;  // its context is unusable, so the rank cannot restart
-    const auto number = rejoin_.meet(status, [this] { return drain(); });
+    const auto number = recovery_.meet(status, [this] { return drain(); });
     if (!number) break;
     status = resume(*number);
     if (status.ok()) status = make_steps(plan);
@@ -150,7 +150,7 @@ Status Session::resume(int number) {
   next_step_ = retired_ = restart.next_step;
   decision_ = StopVote::none;
   line_.begin("step", next_step_);
-  rejoin_.resumed(number, given_up, next_step_);
+  recovery_.resumed(number, given_up, next_step_);
   return {};
 }
 
@@ -212,7 +212,7 @@ Json Session::end_body(const SessionPlan& plan, const Status& failure) const {
   Json end = body();
   const bool interrupted = decision_ == StopVote::interrupted,
              done = plan.is_done && !is_over(plan) && plan.is_done(next_step_);
-  end["reason"] = !failure.ok()                            ? (rejoin_.lost_peers() ? "peer lost" : "error")
+  end["reason"] = !failure.ok()                            ? (recovery_.lost_peers() ? "peer lost" : "error")
                   : interrupted                            ? "signal"
                   : plan.fail_fast && records_.has_fault() ? "fault"
                   : decision_ != StopVote::finished        ? "steps"

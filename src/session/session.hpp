@@ -28,9 +28,9 @@ struct SessionPlan {
 };
 
 /// Recovery after ranks lost communication. Called by the main thread.
-class Rejoin {
+class Recovery {
  public:
-  virtual ~Rejoin() = default;
+  virtual ~Recovery() = default;
   /// `failure` ended the steps. Returns the number of the restart once all ranks have met and have a new
   /// communicator. Returns nothing if there is no restart and the run ends. `drain` is called after the
   /// communicator was aborted. A rank whose device does not become idle does not join the restart.
@@ -50,7 +50,7 @@ class Session {
   using Workloads = std::vector<std::unique_ptr<Workload>>;
 
   /// All references outlive the session. The workloads are prepared.
-  struct Surroundings {
+  struct Context {
     MonitoredDevice monitored;
     const Device& device;
     RecordQueue& records;
@@ -58,10 +58,10 @@ class Session {
     Telemetry& telemetry;
     ProgressBoard& board;
     const LoadControl& load;
-    Rejoin& rejoin;
+    Recovery& recovery;
     Pulse* pulse = nullptr;  ///< starts with the first step; null: steady load
   };
-  Session(const Surroundings& surroundings, Workloads& workloads);
+  Session(const Context& context, Workloads& workloads);
 
   /// Runs until the plan's end, a stop signal or a failure. Then it finishes all workloads and emits the end
   /// record. Returns the failure that ended the run, if any.
@@ -91,7 +91,7 @@ class Session {
   Telemetry& telemetry_;
   ProgressBoard::Line& line_;
   const LoadControl& load_;
-  Rejoin& rejoin_;
+  Recovery& recovery_;
   Pulse* const pulse_;
   Workloads& workloads_;
   Clock::time_point started_ = Clock::now(), last_progress_ = Clock::now();

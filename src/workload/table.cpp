@@ -12,8 +12,8 @@ namespace egt {
 
 std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environment, BurnParts& parts) {
   std::vector<std::unique_ptr<Workload>> table;
-  auto train = std::make_unique<TrainWorkload>(environment, parts.train, parts.batch, parts.most_samples,
-                                               parts.golden);
+  auto train =
+      std::make_unique<TrainWorkload>(environment, parts.train, parts.batch, parts.max_samples, parts.golden);
   TrainWorkload& trained = *train;
   table.push_back(std::move(train));
   const auto communication = [&trained]() -> Stream& { return trained.communication_stream(); };

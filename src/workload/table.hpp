@@ -16,7 +16,7 @@ namespace egt {
 struct BurnParts {
   TrainOptions train;
   BatchShare batch;
-  std::vector<std::int64_t> most_samples;  ///< max samples per step by rank memory; empty: even shares
+  std::vector<std::int64_t> max_samples;  ///< max samples per step by rank memory; empty: even shares
   CollectiveOptions collective;
   MemoryOptions memory;
   FileOptions file;

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What growth costs: the time of a training step against layers, width, batch and ranks, of a visit to all memory
-against its size, of a file cycle against the files' size.
+"""How measured times grow: training step against layers, width, batch and ranks; memory pass against memory size; file
+cycle against file size.
 
   tests/bench/cost_of_growth.py build/extreme_gpu_trainer [--ranks 1,2] [--io-dir DIR] [--width 512] [--seconds 4]
 
-A row a dimension: the times measured, the slope of their logarithms (least squares) beside the one that the work has
-(products grow with the square of the width), and why they differ: t = fixed + unit * work, fitted to the same times,
-with the part that does not grow, and how far the fit is off; where even that does not explain it, the rates at both
-ends do. mpirun is taken from EGT_MPIRUN ("mpirun --bind-to none --oversubscribe").
+Prints one row per dimension: the measured times, their log-log slope (least squares) next to the slope of the work
+(GEMMs grow with the square of the width), and the reason for a difference. The reason is the fit t = fixed + unit *
+work, with the fixed part and the error of the fit. If this fit is poor, the rates at both ends are printed. EGT_MPIRUN
+sets the mpirun command ("mpirun --bind-to none --oversubscribe").
 """
 import argparse
 import json
@@ -24,7 +24,7 @@ TIMEOUT_S = 900
 
 
 def parts(program, ranks, *options):
-    """The entries of rank 0 by name, of a run that passed."""
+    """The entries of rank 0, by their names, of a run that passed."""
     with tempfile.TemporaryDirectory() as folder:
         command = [*(MPIRUN + ["-np", str(ranks)] if ranks > 1 else []), program, *options, "--output", f"{folder}/run"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
@@ -55,14 +55,14 @@ def cycle_ms(options, megabytes):
 
 
 def line(xs, ys):
-    """Intercept and slope of least squares."""
+    """Intercept and slope of a least-squares line."""
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
     slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys)) / sum((x - mean_x) ** 2 for x in xs)
     return mean_y - slope * mean_x, slope
 
 
 def affine(work, ms):
-    """Fixed part and unit of ms = fixed + unit * work, by relative errors: a line of 1 over work / ms and 1 / ms."""
+    """Fixed part and unit of ms = fixed + unit * work. Minimizes relative errors: fits 1 over work / ms and 1 / ms."""
     a11 = sum(1 / t**2 for t in ms)
     a12 = sum(w / t**2 for w, t in zip(work, ms))
     a22 = sum((w / t) ** 2 for w, t in zip(work, ms))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The file part's cycles beside fio's, in turn, with the same pattern in the same directory.
+"""File cycles of this program compared with fio, alternating, with the same pattern in the same directory.
 
   tests/bench/file_cycles_fio.py build/extreme_gpu_trainer DIR [--size 1000] [--seconds 10] [--rounds 3]
 
-A cycle writes two files of half the size each, in chunks of 16 MiB by direct I/O, and reads each back behind its fsync.
-Ours fills the chunks on the device and verifies every byte there; fio's plain cycle reads without looking; its verified
-one (--verify=crc32c) looks. Prints GB/s of bytes written and read over the time of whole cycles, and ours / fio.
+A cycle writes two files of half the size each, in chunks of 16 MiB by direct I/O, and reads each back after its fsync.
+This program verifies every byte on the device. fio's plain cycle checks nothing; its verified cycle does
+(--verify=crc32c). Prints GB/s (bytes written and read per time of whole cycles) and the ratio to fio.
 """
 import argparse
 import json
@@ -35,7 +35,7 @@ def ours(program, directory, size, seconds):
 
 
 def fio(directory, size, seconds, verify):
-    """Whole cycles until the seconds are over."""
+    """Runs whole cycles until the time is over."""
     half = size // 2 // CHUNK * CHUNK
     moved, spent = 0, 0.0
     with tempfile.TemporaryDirectory(dir=directory) as folder:

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""What clients of a live page (--serve) cost a run: the time of a step with and without them, in turn in one run.
+"""Cost of clients of a live page (--serve): step time with and without clients, alternating within one run.
 
   tests/bench/live_page_cost.py build/extreme_gpu_trainer [--ranks 2] [--clients 50] [--seconds 60] [-- more options of burn]
 
-The clients ask as the page does, every 2 seconds each, and one more takes an answer that it never reads; they are of low
-priority, for they run on the same host. They come and go every 5 seconds, until both times are --seconds long. Prints the
-time of a step with them over that without, the same of the two halves of the time without them (the noise), how often
-they were answered, and how much of a core the threads that serve took. mpirun is taken from
-EGT_MPIRUN ("mpirun --bind-to none --oversubscribe").
+Each client polls every 2 seconds, as the page does. One more client never reads its response. Clients run on the same host,
+hence at low priority. Phases with and without clients alternate every 5 seconds until both total --seconds. Prints the ratio
+of the step times with and without clients, the ratio of the two halves without clients (the noise), the number of responses,
+and the share of a core that the serving threads used. EGT_MPIRUN sets mpirun ("mpirun --bind-to none --oversubscribe").
 """
 import argparse
 import json
@@ -28,7 +27,7 @@ TURN_S, POLL_S = 5, 2
 
 
 def started(options, folder):
-    """The run, and the address of its page."""
+    """The running process and the address of its page."""
     log = pathlib.Path(folder, "messages")
     command = [*MPIRUN, "-np", str(options.ranks), options.program, "--duration", f"{2 * options.seconds + 60}s", "--no-io", "--serve", "0",
                "--output", f"{folder}/run", *options.more]
@@ -42,7 +41,7 @@ def started(options, folder):
 
 
 def poll(url, end, answers):
-    os.nice(19)  # of this thread
+    os.nice(19)  # applies to this thread
     paths, ask = ("api/page", "api/lines?from=30&seconds=1"), 0
     while not end.is_set():
         try:
@@ -72,7 +71,7 @@ def journal(folder):
 
 
 def serving_seconds(folder):
-    """Of processors, by the threads of rank 0 that answer."""
+    """Processor time of the threads of rank 0 that serve clients, in seconds."""
     process = next(record["body"]["process"] for record in journal(folder) if record["kind"] == "start")
     threads = [task.read_text() for task in pathlib.Path(f"/proc/{process}/task").glob("*/stat")]
     fields = [thread.rsplit(")", 1)[1].split() for thread in threads if "(live page)" in thread]
@@ -80,7 +79,7 @@ def serving_seconds(folder):
 
 
 def steps(records):
-    """(time, steps) as rank 0 told them."""
+    """(time, steps) as reported by rank 0."""
     return [(record["time"], record["body"]["steps"]) for record in records if record["kind"] == "progress"]
 
 
@@ -104,14 +103,14 @@ def main():
     alone, served, answers = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         run, url = started(options, folder)
-        time.sleep(10)  # the caches are warm
+        time.sleep(10)  # warms the caches
         before, begun = serving_seconds(folder), time.time()
         for _ in range(round(options.seconds / TURN_S)):
             for turns, work in ((alone, lambda: time.sleep(TURN_S)), (served, lambda: turn_with_clients(url, options.clients, answers))):
                 begin = time.time()
                 work()
                 turns.append((begin, time.time()))
-        core = 2 * (serving_seconds(folder) - before) / (time.time() - begun)  # half of the time nobody asked
+        core = 2 * (serving_seconds(folder) - before) / (time.time() - begun)  # clients were active half of the time
         pathlib.Path(folder, "run/stop").touch()
         run.wait(60)
         told = steps(journal(folder))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The twelve network tests of `loadtest` in PyTorch on one GPU: the other side of the comparison.
+"""The twelve network tests of `loadtest` in PyTorch on one GPU, as the reference for comparison.
 
   python3 load_test_torch.py [--precision tf32|fp32|bf16] [--image-size 224] [--iterations 50]
 
-A line a test, eager and by torch.compile (mode reduce-overhead): samples a second. bf16 is autocast. Images lie NCHW and
-do not change; loss, optimizer and sizes are those of `loadtest`.
+Prints one line per test: samples per second, eager and with torch.compile (mode reduce-overhead). bf16 is autocast.
+Images are NCHW and do not change. Loss, optimizer and sizes are those of `loadtest`.
 """
 import argparse
 import contextlib

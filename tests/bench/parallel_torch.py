@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Tensor and pipeline parallel training of bench's network in PyTorch: the other side of `bench --parallel`.
+"""Tensor and pipeline parallel training of the network of `bench` in PyTorch, as the reference for `bench --parallel`.
 
   python3 -m torch.distributed.run --standalone --nproc-per-node 2 parallel_torch.py --modes bf16,tf32 --batches 1024,8192
 
-Tensor: torch.distributed.tensor.parallel, layers in pairs, the first by outputs, the second by inputs. Pipeline:
-torch.distributed.pipelining, 1F1B, two stages, of which the larger has as few products as can be. The whole batch is that
-of all ranks, as in bench. A line a case, by rank 0: milliseconds a step (median of the blocks).
+Tensor: torch.distributed.tensor.parallel; layers in pairs, the first split by outputs, the second by inputs. Pipeline:
+torch.distributed.pipelining, 1F1B, two stages, split so that the larger stage has as few FLOPs as possible. The batch is
+the global batch, as in `bench`. Rank 0 prints one line per case: milliseconds per step (median of the blocks).
 """
 import argparse
 import contextlib
@@ -23,7 +23,7 @@ from train_step_torch import LEARNING_RATE, WARM_UP_STEPS, modes, multilayer_per
 
 
 class Autocast(nn.Module):
-    """Layers whose products are of bf16 where the mode says so."""
+    """Layers that run their GEMMs in bf16 if the mode requires it."""
 
     def __init__(self, layers, device, mode):
         super().__init__()
@@ -39,7 +39,7 @@ def loss(outputs, targets):
 
 
 def second_stage(neurons):
-    """Its first layer."""
+    """Index of the first layer of the second stage."""
     work = [inputs * outputs for inputs, outputs in zip(neurons, neurons[1:])]
     return min(range(1, len(work)), key=lambda cut: max(sum(work[:cut]), sum(work[cut:])))
 
@@ -54,7 +54,7 @@ class Tensor:
         mesh = init_device_mesh(place.device.type, (place.size,))
         self.network = Autocast(parallelize_module(layers, mesh, plan), place.device, mode)
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE, foreach=True)
-        generator = torch.Generator(place.device).manual_seed(1)  # all ranks have the whole batch
+        generator = torch.Generator(place.device).manual_seed(1)  # all ranks hold the global batch
         self.x = torch.randn(batch * place.size, arguments.layers[0], device=place.device, generator=generator)
         self.y = torch.randn(batch * place.size, arguments.layers[-1], device=place.device, generator=generator)
 
@@ -69,7 +69,7 @@ class Pipeline:
 
     def __init__(self, place, arguments, mode, batch):
         layers = multilayer_perceptron(arguments.layers)
-        cut = 2 * second_stage(arguments.layers)  # each layer has its ReLU
+        cut = 2 * second_stage(arguments.layers)  # each layer is followed by a ReLU
         stage = Autocast(layers[:cut] if place.rank == 0 else layers[cut:], place.device, mode).to(place.device)
         self.rank = place.rank
         self.optimizer = torch.optim.SGD(stage.parameters(), lr=LEARNING_RATE, fused=place.device.type == "cuda")
@@ -88,7 +88,7 @@ class Pipeline:
 
 
 class Place:
-    """This process among the ranks; without GPUs on the host, by gloo."""
+    """Rank, device and process group of this process; uses gloo if the host has no GPU."""
 
     def __init__(self):
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -1,6 +1,6 @@
-// The ceiling of a link between two GPUs: bare peer copies from one process, nothing checked.
+// Bandwidth limit of a GPU pair: plain peer copies of one process, without checks.
 //   egt_bench_peer_copy [BYTES [REPEATS]]
-// Prints a line a pair and way: PEER from=0 to=1 ways=1 gb_per_second=393.1 (the median of the repeats).
+// Per pair and direction it prints "PEER from=0 to=1 ways=1 gb_per_second=393.1", the median of the repeats.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ void must(cudaError_t error, const char* what) {
   std::exit(3);
 }
 
-/// One GPU's side of a pair.
+/// Buffers and stream of one GPU of a pair.
 struct Side {
   int device = 0;
   void *source = nullptr, *target = nullptr;

@@ -1,11 +1,11 @@
-// voxelize and fuse on GPU 0 beside a device copy of the same bytes (read and written), measured in turn in
-// one run. Each is launched back to back 100 times between two events; the median of 7 such blocks counts.
+// voxelize and fuse on GPU 0 compared with a device copy of the same bytes, alternating in one run. Each is
+// launched back to back 100 times between two events; the median of 7 such blocks counts.
 //
-//   build/egt_bench_robotics
+// build/egt_bench_robotics
 //
-// A line a case: the arrays of a single call again and again ("one set": small ones stay in the L2 cache),
-// and of several calls in turn, together larger than any cache ("sets"), microseconds a call, GB/s of the
-// bytes that the operation cannot do without, and the copy's time as a share of the operation's.
+// Prints one line per case. "one set" repeats a call on the same arrays; small ones stay in the L2 cache.
+// "sets" alternates between calls whose arrays together exceed any cache. Columns: microseconds per call,
+// GB/s of the min bytes moved, the copy's time (same bytes read and written) as a share of the operation's.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr int calls = 100, blocks = 7;
 constexpr double timeout_s = 60;
 constexpr std::uint64_t more_than_caches = 512ull << 20;
 
-/// Puts call `i` in line.
+/// Enqueues call `i`.
 using Call = std::function<Status(int i)>;
 
 class Bench {
@@ -45,7 +45,7 @@ class Bench {
     return device_->randomize({data, ElementType::f32, count}, {.seed = seed}, *stream_);
   }
 
-  /// Of all calls that `operation` has, the microseconds of one.
+  /// Time per call of all calls of `operation`, in microseconds.
   Result<double> call_us(const Call& operation) {
     EGT_TRY(block_us(operation).status());
     std::vector<double> times;
@@ -57,7 +57,7 @@ class Bench {
     return times[blocks / 2];
   }
 
-  /// Half of `bytes` copied to the other half, in `sets` places in turn.
+  /// Copies half of `bytes` to the other half, rotating over `sets` buffers.
   Result<double> copy_us(std::uint64_t bytes, int sets) {
     const std::uint64_t half = bytes / 2, stride = (half + 255) / 256 * 256;
     EGT_TRY_ASSIGN(const Buffer memory, allocate(2 * stride * static_cast<std::uint64_t>(sets)));
@@ -106,7 +106,7 @@ struct CloudOnDevice {
   Voxelization call;
 };
 
-/// `spread`: the part of the box, in all directions, that the points are in.
+/// `spread`: the fraction of the box, along each axis, that contains points.
 Result<CloudOnDevice> make_cloud(Bench& bench, std::int64_t points, float spread, std::uint64_t seed) {
   CloudOnDevice cloud;
   Voxelization& call = cloud.call;
@@ -177,7 +177,7 @@ Result<StreamsOnDevice> make_streams(Bench& bench, std::int64_t batch, std::uint
     EGT_TRY(bench.randomize(static_cast<float*>(values), numbers, seed));
     call.values[s] = static_cast<const float*>(values);
   }
-  // Between the samples, so that every step needs two.
+  // Between the samples, so that every step interpolates between two of them.
   EGT_TRY_ASSIGN(call.timeline,
                  put_times(bench, streams.buffers, batch, shape.steps, standard_fusion_timeline_hz, 0.0003));
   EGT_TRY_ASSIGN(void* const fused, allocate(batch * shape.steps * shape.total_dims() * 4));

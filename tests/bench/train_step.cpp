@@ -1,10 +1,10 @@
-// The train step beside the bare matrix products that it is made of, measured in turn in one run.
+// The training step compared with its bare GEMMs, alternating in one run.
 //
-//   mpirun -np 2 build/egt_bench_train_step --backend host
-//   mpirun -np 4 build/egt_bench_train_step --backend cuda --precisions tf32,bf16 --batches 1024,8192
+// mpirun -np 2 build/egt_bench_train_step --backend host
+// mpirun -np 4 build/egt_bench_train_step --backend cuda --precisions tf32,bf16 --batches 1024,8192
 //
-// A line a case: milliseconds a step (median of the blocks), of the products alone, their ratio, TFLOP/s a
-// device, samples/s of all ranks.
+// Prints one line per case: milliseconds per step (median of the blocks) and of its GEMMs alone, their ratio,
+// TFLOP/s per device, samples/s of all ranks.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -78,7 +78,7 @@ Status measure(Device& device, Communicator& communicator, Control& control, con
                       .gradient_type = arguments.gradient == "bf16" ? ElementType::bf16 : ElementType::f32,
                       .extreme_iterations = 0,
                       .seed = 1}));
-  EGT_TRY_ASSIGN(const StepProducts products, StepProducts::make(device, arguments.layers, batch, precision));
+  EGT_TRY_ASSIGN(const StepGemms products, StepGemms::make(device, arguments.layers, batch, precision));
   EGT_TRY_ASSIGN(const auto stream, device.create_stream(StreamPriority::normal));
   const auto products_ms = [&](int steps) -> Result<double> {
     const auto start = Clock::now();

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The training step of train_step.cpp in PyTorch: the other side of the comparison.
+"""The training step of train_step.cpp in PyTorch, as the reference for comparison.
 
   python3 train_step_torch.py --modes tf32,bf16 --batches 1024,8192
   python3 -m torch.distributed.run --standalone --nproc-per-node 4 train_step_torch.py      (DistributedDataParallel)
 
-Modes: fp32; tf32 (products only); bf16 (autocast over fp32 weights, as ours keeps them); pure_bf16 (weights, gradients and
-update in bf16). --compile: by torch.compile in its mode reduce-overhead. A line a case, by rank 0: milliseconds a step (median
-of the blocks), TFLOP/s a GPU, samples/s of all ranks.
+Modes: fp32; tf32 (GEMMs only); bf16 (autocast with fp32 weights, as in this program); pure_bf16 (weights, gradients and update
+in bf16). --compile uses torch.compile in mode reduce-overhead. Rank 0 prints one line per case: milliseconds per step (median
+of the blocks), TFLOP/s per GPU, samples/s of all ranks.
 """
 import argparse
 import contextlib
@@ -23,7 +23,7 @@ LEARNING_RATE = 1e-3
 
 
 class Ranks:
-    """Where this process stands; the process group where there are several."""
+    """Rank, device and process group (if there are several ranks) of this process."""
 
     def __init__(self):
         self.rank = int(os.environ.get("RANK", "0"))
@@ -34,7 +34,7 @@ class Ranks:
             torch.distributed.init_process_group("nccl", device_id=self.device)
 
     def share(self, network):
-        """The network with its gradients averaged over the ranks, during backward."""
+        """The network in DistributedDataParallel: gradients are averaged over ranks during the backward pass."""
         if self.size == 1:
             return network
         return nn.parallel.DistributedDataParallel(network, device_ids=[self.device.index], gradient_as_bucket_view=True)
@@ -49,7 +49,7 @@ class Ranks:
 
 
 def multilayer_perceptron(neurons):
-    """Linear layers with a ReLU behind each but the last."""
+    """Linear layers with a ReLU after each one except the last."""
     network = nn.Sequential()
     for inputs, outputs in zip(neurons, neurons[1:]):
         network.append(nn.Linear(inputs, outputs))
@@ -58,7 +58,7 @@ def multilayer_perceptron(neurons):
 
 
 def flops_per_sample(neurons):
-    """Of the matrix products: forward, weight gradients, and input gradients of all layers but the first."""
+    """FLOPs of the GEMMs: forward, weight gradients, and input gradients of all layers except the first."""
     products = [inputs * outputs for inputs, outputs in zip(neurons, neurons[1:])]
     return 2 * (3 * sum(products) - products[0])
 
@@ -88,7 +88,7 @@ class Training:
         self.optimizer.step()
 
     def block_ms(self, steps):
-        """Milliseconds a step, by the host's clock, from idle to idle."""
+        """Milliseconds per step by the host clock, idle before and after."""
         torch.cuda.synchronize()
         start = time.perf_counter()
         for _ in range(steps):

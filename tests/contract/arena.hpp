@@ -9,8 +9,8 @@
 
 namespace egt::contract {
 
-/// Memory of a device with its image in pinned host memory, in which many small arrays go there and come back
-/// in one copy each way. Every array is followed by a few bytes that nobody may touch.
+/// Device memory mirrored in pinned host memory. Many small arrays are transferred with one copy in each
+/// direction. Every array is followed by a few bytes that must not be modified.
 class Arena {
  public:
   static Result<Arena> make(Device& device, std::size_t bytes) {
@@ -21,12 +21,12 @@ class Arena {
     return arena;
   }
 
-  /// Forgets all arrays.
+  /// Drops all arrays.
   void clear() {
     used_ = 0;
     std::memset(image_.data(), untouched, image_.bytes());
   }
-  /// Room for `count` elements, `shift` bytes behind a 256-byte boundary; where they lie on the device.
+  /// Reserves `count` elements, `shift` bytes after a 256-byte boundary. Returns the device address.
   template <typename T>
   T* reserve(std::size_t count, std::size_t shift = 0) {
     T* const place = reinterpret_cast<T*>(device_.as<std::byte>() + used_ + shift);
@@ -58,7 +58,7 @@ class Arena {
   std::vector<T> get(T* place, std::size_t count) const {
     return std::vector<T>(image(place), image(place) + count);
   }
-  /// Are the bytes behind the array as they were?
+  /// True if the bytes after the array are unmodified.
   template <typename T>
   bool end_is_untouched(T* place, std::size_t count) const {
     const auto* end = reinterpret_cast<const unsigned char*>(image(place) + count);
@@ -76,7 +76,7 @@ class Arena {
 
 }  // namespace egt::contract
 
-/// `name`: an Arena of the tested device, with room for `size` bytes.
+/// `name`: an Arena of the tested device with a capacity of `size` bytes.
 #define EGT_MAKE_ARENA(name, size)                                                                      \
   ::egt::Result<::egt::contract::Arena> egt_made_##name = ::egt::contract::Arena::make(device(), size); \
   ASSERT_TRUE(egt_made_##name.ok()) << egt_made_##name.status().what();                                 \

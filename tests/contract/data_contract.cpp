@@ -11,7 +11,7 @@ namespace {
 
 using reference::Array;
 
-/// Values at which roundings go wrong: ties, limits, subnormals of every type, and what is not finite.
+/// Values that expose rounding errors: ties, limits, subnormals of every type, and non-finite values.
 std::vector<double> difficult_values() {
   std::vector<double> values = {0.0,
                                 1.0,
@@ -32,7 +32,7 @@ std::vector<double> difficult_values() {
         values.push_back(std::ldexp(1.0, exponent) + std::ldexp(ulps, exponent - bits));
     values.push_back(std::ldexp(1.0, exponent));
     values.push_back(std::ldexp(1.5, exponent));
-    // Just beside a tie of bf16 and of f16: a rounding through fp32 would make it a tie.
+    // Next to a tie of bf16 and of f16: rounding through fp32 would turn it into a tie.
     values.push_back(std::ldexp(1.0 + std::ldexp(1.0, -8) + std::ldexp(1.0, -40), exponent));
     values.push_back(std::ldexp(1.0 + std::ldexp(1.0, -11) + std::ldexp(1.0, -40), exponent));
     values.push_back(std::ldexp(1.0 + std::ldexp(3.0, -8) - std::ldexp(1.0, -40), exponent));
@@ -46,7 +46,7 @@ std::vector<double> difficult_values() {
   return values;
 }
 
-/// The same bits, or both a NaN.
+/// Requires equal bits, or a NaN on both sides.
 void expect_same(const Array& actual, const Array& expected, const std::string& what) {
   ASSERT_EQ(actual.count(), expected.count());
   for (std::int64_t i = 0; i < actual.count(); ++i) {
@@ -126,7 +126,7 @@ TEST_P(DeviceContract, AddRoundsTheSumOfEachElementOnce) {
     for (std::int64_t i = 0; i < sum.count(); ++i) {
       sum.set(i, values[static_cast<std::size_t>(i / side)]);
       term.set(i, values[static_cast<std::size_t>(i % side)]);
-      // As fp32 first: that of two bf16 far apart is not exact, and is rounded again.
+      // As fp32 first: the sum of two bf16 values of distant exponents is not exact and is rounded again.
       expected.set(i, static_cast<float>(sum.get(i)) + static_cast<float>(term.get(i)));
     }
     const DeviceArray sum_on_device = upload(sum), term_on_device = upload(term);

@@ -13,12 +13,12 @@
 
 namespace egt::contract {
 
-/// How the suite gets a device. An adapter enters with a fixture file that instantiates DeviceContract and
+/// Opens the device for the suite. Each adapter has a fixture file that instantiates DeviceContract and
 /// DnnContract (dnn/dnn_contract.hpp).
 struct DeviceUnderTest {
   std::string name;
   std::function<Result<std::unique_ptr<Device>>()> open;
-  /// Its library of deep-learning primitives; empty: the build has none.
+  /// Opens the library of deep-learning primitives; empty if the build has none.
   std::function<Result<std::unique_ptr<Dnn>>(Device&)> open_dnn = {};
 };
 
@@ -42,7 +42,7 @@ struct DeviceMatrix {
   MatrixView view;
 };
 
-/// Every promise of egt/device/device.hpp, checked on the device of the parameter. Memory is reached by
+/// Checks every guarantee of egt/device/device.hpp on the parameter's device. Memory is accessed through
 /// allocate, allocate_pinned and copy only.
 class DeviceContract : public testing::TestWithParam<DeviceUnderTest> {
  protected:
@@ -54,16 +54,16 @@ class DeviceContract : public testing::TestWithParam<DeviceUnderTest> {
  public:
   Device& device() { return *device_; }
   Stream& stream() { return *stream_; }
-  /// A GPU is some hundred times faster.
+  /// GPUs are several hundred times faster.
   int slow_iterations() const { return is_host() ? 4 : 1000; }
   bool is_host() const { return device_->info().backend == "host"; }
-  /// The precisions of training that the device has.
+  /// The training precisions that the device supports.
   std::vector<Precision> precisions();
 
   Buffer allocate(std::size_t bytes);
   std::unique_ptr<Stream> new_stream(StreamPriority priority = StreamPriority::normal);
   std::unique_ptr<Event> new_event(EventUse use = EventUse::timing);
-  /// Waits for the stream's work and expects that it succeeded.
+  /// Waits for the stream's work and expects success.
   void finish(Stream& stream);
   void finish() { finish(*stream_); }
 
@@ -95,16 +95,16 @@ class DeviceContract : public testing::TestWithParam<DeviceUnderTest> {
     return value;
   }
 
-  /// A copy of `z` after `activate` with this extreme term and a digest.
+  /// A copy of `z` after `activate` with these extreme-compute parameters and a digest.
   struct ActivatedMatrix {
     reference::Matrix h;
     Digest digest;
   };
   ActivatedMatrix activate(const reference::Matrix& z, const reference::Array& bias, ExtremeTerm extreme);
 
-  /// The device's digest of these words.
+  /// The digest of these words, computed on the device.
   Digest digest_of(const std::vector<std::uint32_t>& words);
-  /// Puts work of some milliseconds or more in `on`; words: slow_words of them.
+  /// Enqueues work of at least some milliseconds in `on`. `words`: slow_words words.
   static constexpr std::uint64_t slow_words = 1 << 19;
   void enqueue_slow_work(const Buffer& words, const Buffer& digest, Stream& on);
 
@@ -117,14 +117,14 @@ constexpr ElementType all_types[] = {ElementType::f64, ElementType::f32, Element
 
 }  // namespace egt::contract
 
-/// The Status is ok; else its text is shown.
+/// Expects an ok Status; otherwise prints its text.
 #define EXPECT_OK(expression)                                                               \
   do {                                                                                      \
     const ::egt::Status egt_tested = (expression);                                          \
     EXPECT_TRUE(egt_tested.ok()) << egt_tested.what() << " (" << egt_tested.where() << ")"; \
   } while (false)
 
-/// The Status has that code and says why, in one line.
+/// Expects a Status with this code and a one-line reason.
 #define EXPECT_FAILS(status_code, expression)                                          \
   do {                                                                                 \
     const ::egt::Status egt_tested = (expression);                                     \

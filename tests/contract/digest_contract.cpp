@@ -73,7 +73,7 @@ TEST_P(DeviceContract, SineExponentialIsRepeatableAndLeavesTheWords) {
   EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
   EXPECT_OK(device().verify(words, pattern, report.as<Mismatches>(), stream()));
   EXPECT_EQ(download_value<Mismatches>(report.data()).count, 0u);
-  // A flip in the sign or the exponent of one word reaches the digest.
+  // A flip in the sign or the exponent of one word changes the digest.
   std::vector<std::uint32_t> changed = download_values<std::uint32_t>(buffer.data(), count);
   changed[12345] ^= 0x80000000u;
   upload_bytes(buffer.data(), changed.data(), count * 4);
@@ -90,7 +90,7 @@ TEST_P(DeviceContract, SineExponentialIsTheFormula) {
   constexpr std::uint64_t count = 3001;
   const Buffer buffer = allocate(count * 4), digest = allocate(sizeof(Digest));
   EXPECT_OK(device().fill({buffer.as<std::uint32_t>(), count}, pattern, stream()));
-  // Without a turn every word's result is 0; with turns, sinf and expf are the device's own.
+  // With 0 iterations every result is 0; with more, sinf and expf are the device's own.
   for (const int iterations : {0, 4}) {
     if (iterations > 0 && !is_host()) continue;
     std::vector<std::uint32_t> expected(count);

@@ -53,7 +53,7 @@ TEST_P(DeviceContract, TheExtremeDigestIsThatOfAllChainsBits) {
   }
 }
 
-/// Where work may be held back, a GPU does it in pieces of about a millisecond: 10^8 turns.
+/// If work may be throttled, a GPU splits it into pieces of about a millisecond: 10^8 iterations.
 TEST_P(DeviceContract, PiecesOfRowsGiveTheSameExtremeTerms) {
   constexpr ExtremeTerm term{.iterations = 2'000, .first_row = 11};
   constexpr std::int64_t many_rows = 1'000;
@@ -96,7 +96,7 @@ TEST_P(DeviceContract, TheExtremeDigestDependsOnThePhasesAndTheInputs) {
   EXPECT_NE(digest, activate(other, some_bias(), {.iterations = 20}).digest);
 }
 
-/// In bf16, whose own bits hardly see it.
+/// In bf16, whose stored bits barely reflect the change.
 TEST_P(DeviceContract, AnyBitOfOneElementsOneExtremeTurnShows) {
   constexpr int iterations = 200;
   const Digest clean = activate(z_of(ElementType::bf16), some_bias(), {.iterations = iterations}).digest;

@@ -27,7 +27,7 @@ T one_of(const T (&values)[N], Engine& engine) {
 /// The streams' arrays on a device.
 class StreamsOnDevice {
  public:
-  /// `shift`: bytes that values and results lie behind a 256-byte boundary.
+  /// `shift`: offset of values and results from a 256-byte boundary, in bytes.
   StreamsOnDevice(const Streams& streams, Arena& arena, std::size_t shift = 0) : arena_(arena) {
     arena.clear();
     call_.shape = streams.shape;
@@ -70,7 +70,7 @@ Fused fuse(const Streams& streams, Device& device, Stream& stream, Arena& arena,
   return on_device.result();
 }
 
-/// Bit for bit, NaNs too.
+/// Bit for bit, including NaNs.
 void expect_same(const Fused& actual, const Fused& expected, const std::string& what) {
   EXPECT_EQ(actual.dropped, expected.dropped) << what;
   ASSERT_EQ(actual.values.size(), expected.values.size()) << what;
@@ -79,8 +79,8 @@ void expect_same(const Fused& actual, const Fused& expected, const std::string& 
         << what << ", number " << i << ": " << actual.values[i] << ", not " << expected.values[i];
 }
 
-/// One of seven kinds: none in order, all equal, rising evenly, rising with gaps, a step back now and then,
-/// some that are not finite, of any size.
+/// One of seven kinds: unordered, all equal, evenly increasing, increasing with gaps, occasionally
+/// decreasing, some not finite, any magnitude.
 std::vector<double> random_times(std::int64_t samples, Engine& engine) {
   constexpr double odd[] = {nan, infinity, -infinity, 0.0, -0.0, 1.0};
   constexpr double sizes[] = {1e308, -1e308, 1e-300, 1e17, 0.25, -7.0};
@@ -100,7 +100,7 @@ std::vector<double> random_times(std::int64_t samples, Engine& engine) {
   return times;
 }
 
-/// Inside and outside of the first stream's times, at some of them, and what is not finite; in any order.
+/// Inside and outside the first stream's time range, equal to some of its times, or not finite; in any order.
 double random_time(const std::vector<double>& stamps, Engine& engine) {
   constexpr double odd[] = {nan, infinity, -infinity, 1e308, -1e308, -0.0};
   const std::uint64_t kind = below(10, engine);
@@ -115,7 +115,7 @@ float random_value(Engine& engine) {
                            -0.0f};
   if (below(20, engine) > 0) return static_cast<float>(2 * fraction(engine) - 1);
   const std::uint64_t kind = below(std::size(odd) + 1, engine);
-  return kind < std::size(odd) ? odd[kind] : float_from_bits(0xFFC12345u);  // a NaN that is not canonical
+  return kind < std::size(odd) ? odd[kind] : float_from_bits(0xFFC12345u);  // a non-canonical NaN
 }
 
 void append_element(Streams& streams, Engine& engine) {
@@ -138,8 +138,8 @@ Streams random_streams(std::uint64_t seed) {
   Streams streams;
   streams.shape.batch = one_of(batches, engine);
   streams.shape.steps = one_of(steps, engine);
-  streams.shape.streams = 1 + static_cast<int>(below(most_fusion_streams, engine));
-  const bool even = below(2, engine) == 0;  // numbers that can be moved in pairs or fours
+  streams.shape.streams = 1 + static_cast<int>(below(max_fusion_streams, engine));
+  const bool even = below(2, engine) == 0;  // counts that allow vector loads of two or four
   for (int s = 0; s < streams.shape.streams; ++s) {
     streams.shape.samples[s] = one_of(samples, engine);
     streams.shape.dims[s] = one_of(dims, engine) * (even ? 2 : 1);
@@ -148,7 +148,7 @@ Streams random_streams(std::uint64_t seed) {
   return streams;
 }
 
-/// One stream of one number a sample.
+/// One stream with one value per sample.
 Streams single_stream(std::vector<double> times, std::vector<float> values, std::vector<double> timeline) {
   Streams streams;
   streams.shape.batch = 1;
@@ -173,7 +173,7 @@ TEST_P(DeviceContract, FuseIsThePlainOneOnAThousandInputs) {
   }
 }
 
-/// More samples than a block looks at together, more steps than it has threads.
+/// More samples than a block scans at once, and more steps than a block has threads.
 TEST_P(DeviceContract, FuseTakesLongRows) {
   EGT_MAKE_ARENA(arena, 24u << 20);
   for (const std::uint64_t seed : {1, 2, 3, 4}) {
@@ -241,7 +241,7 @@ TEST_P(DeviceContract, FuseRefusesWhatDoesNotFit) {
   expect_refused([](StreamFusion& call) { call.shape.batch = -1; });
   expect_refused([](StreamFusion& call) { call.shape.steps = -1; });
   expect_refused([](StreamFusion& call) { call.shape.streams = 0; });
-  expect_refused([](StreamFusion& call) { call.shape.streams = most_fusion_streams + 1; });
+  expect_refused([](StreamFusion& call) { call.shape.streams = max_fusion_streams + 1; });
   expect_refused([](StreamFusion& call) { call.shape.samples[0] = -1; });
   expect_refused([](StreamFusion& call) { call.shape.samples[0] = std::int64_t{1} << 31; });
   expect_refused([](StreamFusion& call) { call.shape.dims[0] = 0; });

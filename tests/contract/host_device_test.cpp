@@ -17,13 +17,13 @@
 #include "egt/core/system_files.hpp"
 #include "tests/support/fake_root.hpp"
 
-/// What the host adapter promises beyond the port.
+/// Guarantees of the host adapter beyond the port.
 namespace egt {
 namespace {
 
 constexpr double patience_seconds = 60;
 
-/// The value of a Result that must hold one; a test that gets here without ends at its first use.
+/// The value of a Result that must hold one. A Result without a value ends the test.
 template <typename T>
 T take(Result<T> result) {
   EXPECT_TRUE(result.ok()) << result.status().what();
@@ -142,7 +142,7 @@ TEST_F(HostStreams, ALowPriorityStreamAndItsWorkersAreNice) {
   as_host_stream(*low).enqueue([&] {
     std::atomic<int> inside = 0;
     as_host_stream(*low).workers().run(2, [&](std::int64_t) {
-      // Both threads take one of the two chunks: each stays until the other has come.
+      // Both threads process one of the two chunks: each waits until the other has arrived.
       for (++inside; inside < 2;) std::this_thread::yield();
       for (int nice = getpriority(PRIO_PROCESS, 0), seen = lowest;
            nice < seen && !lowest.compare_exchange_weak(seen, nice);) {
@@ -187,7 +187,7 @@ TEST(WorkerPoolTest, RunReturnsOnlyWhenTheOtherThreadsAreThroughToo) {
   const std::thread::id caller = std::this_thread::get_id();
   std::atomic<int> begun = 0, ended = 0;
   pool.run(2, [&](std::int64_t) {
-    for (++begun; begun < 2;) std::this_thread::yield();  // so that each thread has one of the two
+    for (++begun; begun < 2;) std::this_thread::yield();  // ensures that each thread processes one of the two
     if (std::this_thread::get_id() != caller) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     ++ended;
   });
@@ -232,7 +232,7 @@ TEST(HostDevice, GivesItsShareToTheLastByteAndTakesItBack) {
   EXPECT_EQ(device->memory().value().free_bytes, share);
 }
 
-/// A node of 64 GiB, of which 40 are available.
+/// A node with 64 GiB of memory, 40 GiB of it available.
 class HostMemory : public testing::Test {
  protected:
   HostMemory() {
@@ -241,7 +241,7 @@ class HostMemory : public testing::Test {
   static constexpr std::uint64_t gib = std::uint64_t{1} << 30;
   std::uint64_t total(int ranks) const { return take(find_host_share(ranks, root.path())).memory_bytes; }
   std::uint64_t available() const { return take(node_memory(root.path())).available_bytes; }
-  /// What a rank's process itself needs below a control group's limit.
+  /// Memory that a rank's process needs within the limit of its control group.
   static constexpr std::uint64_t process_bytes = std::uint64_t{128} << 20;
 
   const test::FakeRoot root;
@@ -288,7 +288,7 @@ TEST_F(HostMemory, OfVersion1IsTheLeastOfAllControlGroupsOfTheProcess) {
   EXPECT_EQ(available(), gib + gib / 2);
 }
 
-/// A container sees its own group as the top; the path that it is told of is the host's.
+/// A container sees its own control group as the root; the path it reads is the host's.
 TEST_F(HostMemory, OfAContainerIsThatOfTheTop) {
   root.write("proc/self/cgroup", "4:memory:/docker/0123\n0::/../..\n");
   root.write("sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(3 * gib) + "\n");
@@ -327,7 +327,7 @@ TEST_F(HostMemory, WhatOthersHoldIsNeitherFreeNorUsed) {
   expect(64 * gib - (1 << 20), 1 << 20);
 }
 
-/// Pages that are allocated and not written yet are still available to all ranks of the node.
+/// Pages that are allocated but not yet written still count as available for all ranks of the node.
 TEST_F(HostMemory, RanksThatAllocateAtTheSameTimeDoNotExceedWhatIsAvailable) {
   root.write("proc/self/cgroup", "0::/job\n");
   root.write("sys/fs/cgroup/job/memory.max", std::to_string(8 * gib) + "\n");
@@ -345,7 +345,7 @@ TEST_F(HostMemory, RanksThatAllocateAtTheSameTimeDoNotExceedWhatIsAvailable) {
   EXPECT_EQ(take(first->memory()).free_bytes, gib / 2) << "of its part at the start";
 }
 
-/// The bits of sums, which are where an order could show, made with that many cores.
+/// The bits of sums, which reveal the summation order, computed with this number of cores.
 std::vector<float> sums_with(int cores) {
   constexpr std::int64_t rows = 1000, columns = 96;
   const std::unique_ptr<Device> device = open(with_cores(cores));
@@ -374,7 +374,7 @@ TEST(HostDevice, SumsDoNotDependOnTheNumberOfCores) {
   EXPECT_EQ(sums_with(5), with_one);
 }
 
-/// A child that makes shared pages with a 7 in them, tells their handle, and lives until its pipe is closed.
+/// A child process that creates shared pages filled with 7, sends their handle, and exits with its pipe.
 class OwnerOfPages {
  public:
   OwnerOfPages() {
@@ -442,7 +442,7 @@ TEST(HostSharedMemory, AnotherFileUnderItsNumberIsNotTakenForIt) {
     const SharedPages pages = take(SharedPages::create(4096));
     handle = pages.handle();
   }
-  const SharedPages later = take(SharedPages::create(4096));  // gets the number of the former
+  const SharedPages later = take(SharedPages::create(4096));  // reuses the number of the former
   const SharedHandle before = take(SharedHandle::parse(handle)),
                      after = take(SharedHandle::parse(later.handle()));
   ASSERT_EQ(before.details, after.details);

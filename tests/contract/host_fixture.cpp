@@ -6,7 +6,7 @@
 namespace egt::contract {
 namespace {
 
-/// Memory is bounded, so that a share is exceeded before the machine is.
+/// Memory is limited, so that a test exceeds the share before the machine's memory.
 DeviceUnderTest host_with(const char* name, int cores) {
   return {name,
           [cores] {

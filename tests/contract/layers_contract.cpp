@@ -29,13 +29,13 @@ Matrix uniform(ElementType type, Shape shape, std::int64_t padding, std::uint64_
   return matrix;
 }
 
-/// z + bias as the type's arithmetic gives it: fp32, or fp64.
+/// z + bias in the arithmetic of the type: fp32 or fp64.
 double biased(const Matrix& z, const Array& bias, std::int64_t r, std::int64_t c) {
   return reference::rounded(z.type() == ElementType::f64 ? ElementType::f64 : ElementType::f32,
                             z.get(r, c) + bias.get(c));
 }
 
-/// Tolerance of a sum of `magnitude` in fp32 stored as `type`.
+/// Tolerance of an fp32 sum of `magnitude` stored as `type`.
 double sum_tolerance(ElementType type, double sum, double magnitude) {
   return 2e-6 * magnitude + 1.01 * reference::rounding_error(type) * std::fabs(sum) + 1e-30;
 }
@@ -90,7 +90,7 @@ TEST_P(DeviceContract, ActivateAddsTheExtremeTermAndKeepsTheSign) {
         const float phase = math::extreme_phase(static_cast<std::uint64_t>(r * 65 + c));
         const double term = math::extreme(static_cast<float>(std::fabs(z0)), phase, iterations).mean / 1024.0;
         const double expected = z0 > 0 ? z0 + term : -term, actual = result.get(r, c);
-        // The chain's functions may differ by some ulp from one library to another.
+        // The transcendental functions may differ by some ulp between libraries.
         EXPECT_TRUE(std::fabs(actual - expected) <=
                     1e-5 * term + 1.01 * reference::rounding_error(std::max(type, ElementType::f32)) *
                                       std::fabs(expected))
@@ -229,7 +229,7 @@ TEST_P(DeviceContract, LayersOfNothingDoNothing) {
   const DeviceArray floats = upload(uniform(ElementType::f32, 8, 16));
   EXPECT_OK(device().activate({nullptr, ElementType::f32, 0, 8}, floats.floats(), {}, stream()));
   EXPECT_OK(device().activate({nullptr, ElementType::f32, 4, 0}, nullptr, {}, stream()));
-  // Without rows every column sum is 0.
+  // Without rows, every column sum is 0.
   EXPECT_OK(device().activation_gradient({nullptr, ElementType::f32, 0, 8}, {nullptr, ElementType::f32, 0, 8},
                                          floats.view(), stream()));
   const Array sums = download(floats);

@@ -8,8 +8,8 @@
 
 #include "device_contract.hpp"
 
-/// A NaN or an infinity in any operand of what training computes shows in the result, in every precision,
-/// where arithmetic says that it must; and in no other element.
+/// A NaN or infinity in any operand of training must appear in exactly those result elements that IEEE
+/// arithmetic requires, in every precision.
 namespace egt::contract {
 namespace {
 
@@ -27,7 +27,7 @@ struct Place {
 struct Shape {
   std::int64_t rows, columns;
 };
-constexpr Shape shapes[] = {{40, 48}, {33, 41}};  // one that is read in packs, one that is not
+constexpr Shape shapes[] = {{40, 48}, {33, 41}};  // one with vector loads, one without
 constexpr Place places[] = {{0, 0}, {21, 13}, {32, 40}};
 
 Matrix uniform(ElementType type, Shape shape, std::uint64_t seed) {
@@ -44,7 +44,7 @@ Array uniform(ElementType type, std::int64_t count, std::uint64_t seed) {
   return array;
 }
 
-/// Exactly the elements for which `lost(row, column)` are not finite.
+/// Expects exactly the elements with `lost(row, column)` to be non-finite.
 void expect_lost(const Matrix& result, const std::function<bool(std::int64_t, std::int64_t)>& lost,
                  const std::string& what) {
   int shown = 0;
@@ -64,7 +64,7 @@ std::string text_of(double lost, ElementType type, const char* where) {
   return fmt::format("{} in {} of {}", lost, where, to_string(type));
 }
 
-/// The NaN of `type` whose payload is its last bit alone: what drops low bits makes an infinity of it.
+/// The NaN of `type` whose payload is its last bit only; code that drops low bits turns it into an infinity.
 std::uint64_t smallest_nan(ElementType type) {
   return reference::encode(type, infinity) | 1;
 }
@@ -74,12 +74,12 @@ void set_bits(Array& array, std::int64_t i, std::uint64_t bits) {
   std::memcpy(array.data() + static_cast<std::size_t>(i) * size, &bits, size);
 }
 
-/// The NaN with every bit set but the sign, as GPUs make it: what rounds it up makes a zero of it.
+/// The NaN with every bit set except the sign, as GPUs produce it; code that rounds it up turns it into zero.
 std::uint64_t largest_nan(ElementType type) {
   return (std::uint64_t{1} << (8 * size_of(type) - 1)) - 1;
 }
 
-/// Operands of a product of 40 x 24 and 24 x 48; transposed ones lie so.
+/// Operands of a GEMM of 40 x 24 and 24 x 48; transposed operands are stored transposed.
 struct Product {
   static constexpr std::int64_t m = 40, n = 48, k = 24;
   Gemm call;
@@ -93,7 +93,7 @@ struct Product {
     call.a_transposed = a_transposed;
     call.b_transposed = b_transposed;
   }
-  /// Index in the array of `a`.
+  /// Index into the array of `a`.
   std::int64_t in_a(std::int64_t i, std::int64_t p) const {
     return call.a_transposed ? p * m + i : i * k + p;
   }
@@ -168,7 +168,7 @@ TEST_P(DeviceContract, GemmLosesNothingThatIsNotFinite) {
 TEST_P(DeviceContract, GemmThatOverflowsGivesAnInfinity) {
   for (Product product : products_of(precisions())) {
     const bool widens = product.a.type() != product.d.type();
-    if (widens && product.a.type() == ElementType::f16) continue;  // fp32 holds any such product
+    if (widens && product.a.type() == ElementType::f16) continue;  // fp32 represents any such product
     const double large = product.a.type() == ElementType::f64   ? 1e200
                          : product.a.type() == ElementType::f16 ? 6e4
                                                                 : 1e30;
@@ -186,7 +186,7 @@ TEST_P(DeviceContract, ActivateLosesNothingThatIsNotFinite) {
   for (const ElementType type : all_types)
     for (const Shape& shape : shapes)
       for (const int iterations : {0, 2})
-        for (const double lost : {nan, infinity}) {  // of -infinity relu makes 0
+        for (const double lost : {nan, infinity}) {  // relu turns -infinity into 0
           const Array clean_bias = uniform(ElementType::f32, shape.columns, 5);
           for (const Place& place : places) {
             Matrix z = uniform(type, shape, 4);
@@ -227,7 +227,7 @@ TEST_P(DeviceContract, ActivationGradientLosesNothingThatIsNotFinite) {
             expect_lost(
                 download(sums), [&](auto c) { return c == place.column; }, what + ", sums");
           };
-          for (const double lost : lost_values) {  // an infinity shows where the activation lets it pass
+          for (const double lost : lost_values) {  // an infinity appears if the activation passes it
             Matrix gradient = uniform(type, shape, 6), h = uniform(type, shape, 7);
             gradient.set(place.row, place.column, lost);
             h.set(place.row, place.column, 0.5);
@@ -331,7 +331,7 @@ TEST_P(DeviceContract, CastLosesNothingThatIsNotFinite) {
 
 namespace {
 
-/// Flat arrays that an optimizer works on: weights, gradient, two states.
+/// Flat arrays that an optimizer processes: weights, gradient, two states.
 struct Parameters {
   static constexpr std::int64_t count = 1003;
   Array weights = uniform(ElementType::f32, count, 12);
@@ -388,7 +388,7 @@ TEST_P(DeviceContract, OptimizersLoseNothingThatIsNotFinite) {
           in_weights.weights.set(place, lost);
           in_gradient.gradient.set(place, lost);
           in_first.first.set(place, lost);
-          in_second.second.set(place, nan);  // an infinite second moment stops the weight: finite
+          in_second.second.set(place, nan);  // the second moment is infinite, so the weight stays finite
           for (const Step& step : {plain_step, sgd_step, adam_step}) {
             expect_shown(step, in_weights, copy_type, place, text_of(lost, ElementType::f32, "weights"));
             expect_shown(step, in_gradient, copy_type, place, text_of(lost, gradient_type, "gradient"));

@@ -48,7 +48,7 @@ Floats random_floats(std::size_t count, std::uint64_t seed) {
   return values;
 }
 
-/// Seven magnitudes, both signs: whatever is selected, others are as large.
+/// Seven magnitudes with both signs: for any selected element there are unselected ones of equal magnitude.
 Floats alike(std::size_t count, std::uint64_t seed) {
   reference::Engine engine(seed);
   Floats values(count);
@@ -59,7 +59,7 @@ Floats alike(std::size_t count, std::uint64_t seed) {
   return values;
 }
 
-/// What select_top_k promises, by sorting.
+/// The guaranteed result of select_top_k, computed by sorting.
 struct Selected {
   std::vector<std::uint32_t> indices;
   Floats values, residual;
@@ -128,7 +128,7 @@ void expect_selects(DeviceContract& test, const Floats& gradient, const Floats& 
 
 }  // namespace
 
-/// Runs `step` for each gradient type and each type of the compute copy, and hands the results to `check`.
+/// Runs `step` for each gradient type and each type of the compute copy, and passes the results to `check`.
 #define FOR_EACH_RANGE_TYPE(gradient_type, copy_type)                                                     \
   for (const ElementType gradient_type : {ElementType::f32, ElementType::bf16})                           \
     for (const std::optional<ElementType> copy_type :                                                     \
@@ -305,7 +305,7 @@ TEST_P(DeviceContract, SparseElementsAreAddedToTheirPlaces) {
     elements.push_back({static_cast<std::uint32_t>((i * 7919) % count), terms[i]});
   Floats expected = before;
   for (const SparseElement& element : elements) expected[element.index] += element.value;
-  elements[5].index = count;  // the first that is none
+  elements[5].index = count;  // first invalid index
   elements[6].index = ~0u;
   for (const std::size_t i : {std::size_t{5}, std::size_t{6}})
     expected[(i * 7919) % count] = before[(i * 7919) % count];

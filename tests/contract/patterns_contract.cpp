@@ -39,13 +39,13 @@ void expect_clean(const Mismatches& report) {
   EXPECT_EQ(report.xor_and, ~std::uint32_t{0});
 }
 
-/// Bits that are wrong, by index.
+/// Wrong bits by word index.
 struct WrongBits {
   std::uint64_t index;
   std::uint32_t mask;
 };
 
-/// The report must tell exactly these flips; its samples any `max_samples` of them, each once.
+/// The report must contain exactly these flips, and as samples any `max_samples` distinct ones of them.
 void expect_flips(const Mismatches& report, const Pattern& pattern, const std::vector<WrongBits>& flips) {
   std::uint32_t any = 0, all = ~0u;
   for (const WrongBits& flip : flips) any |= flip.mask, all &= flip.mask;
@@ -76,7 +76,7 @@ std::vector<std::uint32_t> counted_words(std::uint64_t count) {
   return words;
 }
 
-/// Every change in its turn.
+/// Applies the changes in order.
 void apply(const Flip& flip, std::vector<std::uint32_t>& words) {
   for (std::uint64_t i = 0; i < flip.count; ++i) {
     std::uint32_t& word = words[(flip.first + i * flip.stride) % words.size()];
@@ -148,14 +148,14 @@ TEST_P(DeviceContract, VerifyCountsManyAndAddsUpOverCalls) {
   const Mismatches twice = download_value<Mismatches>(report.data());
   EXPECT_EQ(twice.count, 2 * once.count);
   EXPECT_EQ(twice.first_index, once.first_index);
-  // Everything is wrong: no count may wrap or stop.
+  // Every word is wrong: no counter may wrap or saturate.
   EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
   EXPECT_OK(device().verify(view, {PatternKind::random_inverse, 0, 21}, report.as<Mismatches>(), stream()));
   EXPECT_EQ(download_value<Mismatches>(report.data()).count, count);
 }
 
 TEST_P(DeviceContract, VerifyAndFillReportsTheOldAndLeavesTheNext) {
-  // One of each form that a loop over words has, in all pairs.
+  // One pattern of each form that a loop over words has, in all pairs.
   constexpr Pattern forms[] = {{PatternKind::finite_inverse, 0, 31},
                                {PatternKind::contribution_sum, 3, 32},
                                {PatternKind::walking_ones, 3, 33},
@@ -196,7 +196,7 @@ TEST_P(DeviceContract, VerifyAndFillGoesFromOneEndToTheOther) {
                                        report.as<Mismatches>(), stream()));
     const Mismatches found = download_value<Mismatches>(report.data());
     EXPECT_EQ(found.count, count);
-    for (const Mismatches::Sample& sample : found.sample)  // those that were met first
+    for (const Mismatches::Sample& sample : found.sample)  // the first ones in any order
       EXPECT_EQ(sample.index < count / 2, direction == Direction::ascending) << sample.index;
     EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
     EXPECT_OK(device().verify(view, next, report.as<Mismatches>(), stream()));
@@ -215,7 +215,7 @@ TEST_P(DeviceContract, PatternsOfNoWordsDoNothing) {
   expect_clean(download_value<Mismatches>(report.data()));
 }
 
-/// Sums that were added up in any order pass; of two terms only the one right result does.
+/// Sums in any summation order pass. With two terms only one result is correct.
 TEST_P(DeviceContract, VerifySumFindsWhatIsNoSumOfItsTerms) {
   const Buffer report = allocate(sizeof(Mismatches));
   constexpr std::size_t elements = 100'003;
@@ -247,7 +247,7 @@ TEST_P(DeviceContract, VerifySumFindsWhatIsNoSumOfItsTerms) {
         sum.push_back(total);
       }
       expect_clean(verify(sum, terms, type));
-      // Two terms or one: each bit counts. More: what is above the roundings.
+      // With one or two terms every bit counts; with more, only bits above the rounding errors.
       for (const int bit : {0, 3, 22, 30}) {
         const int most = type == ElementType::bf16 ? bit / 2 : bit;
         if (count > 2 && bit < 22) continue;
@@ -319,12 +319,12 @@ TEST_P(DeviceContract, FlipChangesItsWordsAndNoOther) {
       {.first = 7, .count = 0, .mask = all},                                      // nothing
       {.first = 9, .keep = none, .mask = 0x7FC0'0000u},                           // a NaN
       {.first = 3, .count = 4, .stride = 2, .mask = 0x8000'0001u},                // several bits and words
-      {.first = 90, .count = 30, .stride = 7, .mask = 0x10u},                     // over the end
-      {.first = many + 11, .count = 3, .stride = many + 2, .mask = 0x20u},        // all of it beyond the end
-      {.first = 2, .count = 2, .stride = 0, .mask = 0xFFu},                       // twice: as it was
-      {.first = 2, .count = 3, .stride = 0, .keep = 0xFFFF'FF00u, .mask = 0x5u},  // thrice: as once
+      {.first = 90, .count = 30, .stride = 7, .mask = 0x10u},                     // past the end
+      {.first = many + 11, .count = 3, .stride = many + 2, .mask = 0x20u},        // entirely past the end
+      {.first = 2, .count = 2, .stride = 0, .mask = 0xFFu},                       // twice: unchanged
+      {.first = 2, .count = 3, .stride = 0, .keep = 0xFFFF'FF00u, .mask = 0x5u},  // three times: same as once
       {.first = 2, .count = 4, .stride = 0, .keep = 0xFFFF'FF00u, .mask = 0x105u},
-      {.first = 1, .count = 250'000, .stride = 3, .keep = 0xFFFF'0FFFu, .mask = 0x0301'5011u},  // in turns
+      {.first = 1, .count = 250'000, .stride = 3, .keep = 0xFFFF'0FFFu, .mask = 0x0301'5011u},  // alternating
       {.first = 6, .count = 250'001, .stride = 10, .mask = 0x4000u}};
   for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{100}, many})
     for (const Flip& flip : flips) {

@@ -18,7 +18,7 @@ constexpr QuantizedShape quantized_shapes[] = {{1, 1},   {1, 17},    {17, 1},  {
                                                {65, 63}, {100, 304}, {257, 8}, {128, 192}};
 constexpr std::uint8_t untouched = 0xA5;
 
-/// A matrix of bytes in device memory with room between its rows.
+/// A matrix of bytes in device memory with padding between its rows.
 struct Copy {
   Buffer memory;
   MatrixView view;
@@ -126,7 +126,7 @@ TEST_P(DeviceContract, ZerosHaveTheScaleOneAndWhatIsNotFiniteHasNone) {
   finish();
 }
 
-/// Operands with scales, one of them e5m2, into either type.
+/// Operands with scales, one of them e5m2, into either result type.
 TEST_P(DeviceContract, ProductsTakeTheScalesIntoAccount) {
   Quantized quantized(*this);
   if (!device().supports(Precision::fp8).yes()) GTEST_SKIP();
@@ -165,7 +165,7 @@ TEST_P(DeviceContract, ProductsTakeTheScalesIntoAccount) {
             sum += a.get(i, p) * b.get(j, p);
             magnitude += std::fabs(a.get(i, p) * b.get(j, p));
           }
-          // 2^-4 and 2^-3 of each operand at most, twice as much beside the smallest numbers.
+          // Max relative error 2^-4 and 2^-3 per operand, twice as much for the smallest numbers.
           wrong += !(std::fabs(result.get(i, j) - sum) <= 0.2 * magnitude);
         }
       EXPECT_EQ(wrong, 0) << to_string(qa.view.type) << " into " << to_string(type);

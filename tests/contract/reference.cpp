@@ -8,7 +8,7 @@
 namespace egt::reference {
 namespace {
 
-/// A binary floating-point format: `mantissa` stored bits, the exponent of 1.x in [lowest, -lowest + 1].
+/// A binary floating-point format: `mantissa` stored bits; the exponent of 1.x is in [lowest, -lowest + 1].
 struct Format {
   int mantissa;
   int lowest;
@@ -44,7 +44,7 @@ std::uint64_t encode(ElementType type, double value) {
   const double magnitude = std::fabs(value);
   if (magnitude == 0) return sign;
   const int exponent = std::max(std::ilogb(magnitude), lowest);
-  // In units of the last place; a carry into the next exponent comes out right by itself.
+  // In units of the last place; a carry into the next exponent is correct without extra code.
   const auto units = static_cast<std::uint64_t>(std::nearbyint(std::ldexp(magnitude, mantissa - exponent)));
   const std::uint64_t bits = units + (static_cast<std::uint64_t>(exponent - lowest) << mantissa);
   return sign | std::min(bits, infinity);

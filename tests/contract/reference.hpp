@@ -8,17 +8,17 @@
 #include "egt/core/types.hpp"
 #include "egt/core/view.hpp"
 
-/// Straightforward double-precision code that the adapters are held against. Formats are encoded and decoded
-/// by arithmetic here, not by the project's own bit tricks.
+/// Plain double-precision reference for the adapters. Formats are encoded and decoded arithmetically, not
+/// with the bit operations of the tested code.
 namespace egt::reference {
 
-/// `value` rounded once to the type, ties to even; as the type's bits. A NaN gives some NaN.
+/// The type's bits of `value`, rounded once, ties to even. A NaN results in some NaN.
 std::uint64_t encode(ElementType type, double value);
 double decode(ElementType type, std::uint64_t bits);
 inline double rounded(ElementType type, double value) {
   return decode(type, encode(type, value));
 }
-/// Half the distance of neighbours relative to the value: 2^-8 for bf16.
+/// Half the distance between neighbours, relative to the value: 2^-8 for bf16.
 double rounding_error(ElementType type);
 
 /// Elements of one type in host memory, read and written as double.
@@ -57,7 +57,7 @@ class Matrix {
   ElementType type() const { return array.type(); }
   double get(std::int64_t r, std::int64_t c) const { return array.get(r * leading_ + c); }
   void set(std::int64_t r, std::int64_t c, double value) { array.set(r * leading_ + c, value); }
-  /// Is every element outside the columns still the padding?
+  /// True if every element outside the columns still holds the padding.
   bool padding_is_intact() const;
 
   Array array;

@@ -7,7 +7,7 @@
 namespace egt::reference {
 namespace {
 
-/// Where the coordinate lies along its axis, in voxels.
+/// Position of the coordinate along its axis, in voxels.
 double position(const VoxelGrid& grid, int axis, float coordinate) {
   const double min = grid.min[axis], max = grid.max[axis];
   return (coordinate - min) * (grid.dims[axis] / (max - min));
@@ -36,7 +36,7 @@ void add_point(const VoxelGrid& grid, const float* point, Voxels& voxels) {
   for (std::size_t axis = 0; axis < 3; ++axis) voxels.mean_offset[3 * index + axis] += offset[axis];
 }
 
-/// The samples of one row that count, by place.
+/// Indices of the valid samples of one row.
 std::vector<std::int64_t> counting_samples(const double* times, std::int64_t samples) {
   std::vector<std::int64_t> counting;
   double latest = -std::numeric_limits<double>::infinity();
@@ -52,7 +52,7 @@ float canonical(float value) {
   return std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : value;
 }
 
-/// One number of one stream at `time`; values: of that number in the first sample, `dim` apart.
+/// One value of one stream at `time`. `values`: this value in the first sample; samples are `dim` apart.
 float value_at(double time, const std::vector<std::int64_t>& counting, const double* times,
                const float* values, std::int64_t dim) {
   if (counting.empty() || !std::isfinite(time)) return 0.0f;
@@ -62,7 +62,7 @@ float value_at(double time, const std::vector<std::int64_t>& counting, const dou
     const std::int64_t left = counting[i - 1], right = counting[i];
     if (time >= times[right]) continue;
     if (time == times[left]) return canonical(value_of(left));
-    // Halves, so that nothing overflows; exact at the sizes of the tests' times.
+    // Halves avoid overflow; they are exact at the magnitudes of the test times.
     const double weight = (time / 2 - times[left] / 2) / (times[right] / 2 - times[left] / 2);
     const auto rounded = static_cast<float>(weight);
     if (rounded == 0.0f) return canonical(value_of(left));
@@ -96,7 +96,7 @@ Fused fuse(const Streams& streams) {
   const FusionShape& shape = streams.shape;
   Fused fused;
   fused.values.resize(static_cast<std::size_t>(shape.batch * shape.steps * shape.total_dims()));
-  std::int64_t first = 0;  // number of the stream in a fused row
+  std::int64_t first = 0;  // offset of the stream in a fused row
   for (std::int64_t element = 0; element < shape.batch; ++element) {
     first = 0;
     for (int s = 0; s < shape.streams; ++s) {

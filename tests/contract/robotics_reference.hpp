@@ -7,16 +7,16 @@
 #include "egt/device/voxelization.hpp"
 #include "reference.hpp"
 
-/// What voxelize and fuse must give, by the plainest code.
+/// The expected results of voxelize and fuse, computed with plain loops.
 namespace egt::reference {
 
 struct Voxels {
-  std::vector<std::uint64_t> count;  ///< of each voxel
-  std::vector<double> mean_offset;   ///< three of each voxel
+  std::vector<std::uint64_t> count;  ///< per voxel
+  std::vector<double> mean_offset;   ///< three values per voxel
   VoxelCounts counts{};
 };
 
-/// In [0, n), and in [0, 1): the same with every standard library.
+/// In [0, n) and in [0, 1); the same with every standard library.
 inline std::uint64_t below(std::uint64_t n, Engine& engine) {
   return (engine() >> 11) % n;
 }
@@ -24,14 +24,14 @@ inline double fraction(Engine& engine) {
   return static_cast<double>(engine() >> 11) * 0x1p-53;
 }
 
-/// points: x, y, z of each.
+/// points: x, y, z of each point.
 Voxels voxelize(const VoxelGrid& grid, const std::vector<float>& points);
 
 /// The arrays of a StreamFusion, in host memory.
 struct Streams {
   FusionShape shape;
-  std::vector<double> times[most_fusion_streams];
-  std::vector<float> values[most_fusion_streams];
+  std::vector<double> times[max_fusion_streams];
+  std::vector<float> values[max_fusion_streams];
   std::vector<double> timeline;
 };
 

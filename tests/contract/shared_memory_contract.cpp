@@ -63,13 +63,13 @@ TEST_P(DeviceContract, AHandleThatNamesNothingHereIsRefusedWithTheReason) {
   EXPECT_EQ(refused.code(), StatusCode::unavailable);
   EXPECT_NE(refused.what().find("another host"), std::string::npos) << refused.what();
   SharedHandle of_the_dead = parsed.value();
-  of_the_dead.pid = 1 << 22;  // above the most that Linux gives out
+  of_the_dead.pid = 1 << 22;  // above the maximum pid of Linux
   const Status gone = device().open_shared(of_the_dead.text()).status();
   EXPECT_EQ(gone.code(), StatusCode::unavailable);
   EXPECT_NE(gone.what().find("no more"), std::string::npos) << gone.what();
 }
 
-/// Signals of a device in pages of their own.
+/// Signals of a device in their own shared pages.
 class Signals {
  public:
   explicit Signals(Device& device) {
@@ -108,12 +108,12 @@ TEST_P(DeviceContract, ASignalHoldsAStreamBackUntilItsNumberHasCome) {
   EXPECT_FALSE(is_done(0.05)) << "an earlier number";
   EXPECT_OK(device().write_signal(signals.at(3), 9, *other.value()));
   EXPECT_TRUE(is_done(timeout_s)) << "a later number";
-  std::atomic_ref(*signals.at(4)).store(2);  // of numbers that count round
+  std::atomic_ref(*signals.at(4)).store(2);  // counters that wrap around
   EXPECT_OK(device().await_signal(signals.at(4), 0xFFFFFFFE, *waiting.value()));
   EXPECT_OK(device().await_signal(signals.at(5), 1, *waiting.value()));
   EXPECT_OK(device().record(*reached.value(), *waiting.value()));
   EXPECT_FALSE(is_done(0.05));
-  std::atomic_ref(*signals.at(5)).store(1);  // by a host
+  std::atomic_ref(*signals.at(5)).store(1);  // stored by a host
   EXPECT_TRUE(is_done(timeout_s));
 }
 

@@ -12,14 +12,14 @@ using reference::Matrix;
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-/// What one call gave.
+/// The outputs of one call.
 struct SoftmaxAnswer {
   Matrix gradient;
   std::vector<float> losses;
   std::vector<std::int32_t> larger;
 };
 
-/// `labels` empty: of row r first_label + r.
+/// If `labels` is empty, the label of row r is first_label + r.
 struct SoftmaxCase {
   Matrix logits;
   std::vector<std::int32_t> labels;
@@ -35,7 +35,7 @@ SoftmaxAnswer run(DeviceContract& on, const SoftmaxCase& of) {
   const auto rows = static_cast<std::size_t>(of.logits.rows());
   const DeviceMatrix logits = on.upload(of.logits);
   const Buffer labels = on.upload_values(of.labels);
-  // One row more than there are, which nobody may touch.
+  // One extra row, which must not be modified.
   const Buffer losses = on.upload_values(std::vector<float>(rows + 1, -7.0f));
   const Buffer larger = on.upload_values(std::vector<std::int32_t>(rows + 1, -7));
   EXPECT_OK(on.device().softmax_loss({.logits = logits.view,
@@ -56,7 +56,7 @@ SoftmaxAnswer run(DeviceContract& on, const SoftmaxCase& of) {
   return answer;
 }
 
-/// What a row must give: its loss, the softmax of each column, and how many logits come before the label's.
+/// Expected results of a row: loss, softmax per column, and the number of logits ahead of the label's.
 struct RowReference {
   double loss = not_a_number;
   std::vector<double> softmax;
@@ -144,7 +144,7 @@ TEST_P(DeviceContract, SoftmaxLossIsTheReferences) {
       }
 }
 
-/// As contrastive losses have it: the label of a row is on a diagonal.
+/// As in contrastive losses: the labels lie on a diagonal.
 TEST_P(DeviceContract, SoftmaxLossHasLabelsOnADiagonal) {
   for (const ElementType type : softmax_types)
     for (const std::int64_t first : {0, 5, 40}) {
@@ -256,7 +256,7 @@ TEST_P(DeviceContract, SoftmaxLossIsRepeatableBitForBitAndByItsRowAlone) {
     const SoftmaxAnswer first = run(*this, of), second = run(*this, of);
     EXPECT_TRUE(first.gradient.array == second.gradient.array);
     EXPECT_EQ(first.losses, second.losses);
-    // A row's bits depend neither on where it stands nor on how far apart the rows are.
+    // A row's bits depend neither on its index nor on the distance between rows.
     for (std::int64_t r = 7; r < 200; r += 16) {
       const auto row = static_cast<std::size_t>(r);
       SoftmaxCase of_row{Matrix(type, 1, 777, 780), {of.labels[row]}};

@@ -19,7 +19,7 @@ TEST_P(DeviceContract, CallsReturnBeforeTheirWorkAndEventsTellWhenItIsOver) {
   EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));
   const std::unique_ptr<Event> event = new_event();
   bool seen_waiting = false;
-  for (int attempt = 0; attempt < 10 && !seen_waiting; ++attempt) {  // this thread may be kept from its core
+  for (int attempt = 0; attempt < 10 && !seen_waiting; ++attempt) {  // this thread may be preempted
     for (int i = 0; i < 5; ++i) enqueue_slow_work(words, digest, stream());
     EXPECT_OK(device().record(*event, stream()));
     const Result<bool> done = device().done(*event);
@@ -55,7 +55,7 @@ TEST_P(DeviceContract, ElapsedTimeIsThatOfTheWorkBetween) {
   EXPECT_LE(all.value(), wall_ms * 1.05 + 1);
 }
 
-/// Memory is read anew each time, and nothing runs before it is enqueued.
+/// Memory is read again at each launch, and nothing runs before the launch.
 TEST_P(DeviceContract, CapturedWorkRunsEachTimeThatItIsEnqueued) {
   const Buffer sum = upload_values(std::vector<float>(1000, 1)),
                term = upload_values(std::vector<float>(1000, 2));
@@ -63,7 +63,7 @@ TEST_P(DeviceContract, CapturedWorkRunsEachTimeThatItIsEnqueued) {
     return device().add({sum.data(), ElementType::f32, 1000}, {term.data(), ElementType::f32, 1000},
                         stream());
   };
-  EXPECT_OK(add());  // once, as it must have run
+  EXPECT_OK(add());  // once, as required
   const auto both = [&] {
     EGT_TRY(add());
     return device().copy(term.data(), sum.data(), sum.bytes(), stream());
@@ -84,13 +84,13 @@ TEST_P(DeviceContract, CapturedWorkRunsEachTimeThatItIsEnqueued) {
   }
 }
 
-/// What it relays: at once, or, where capturing is only to remember, at the first time that it is enqueued.
+/// The error surfaces at the call, or, if capture only records, at the first launch.
 TEST_P(DeviceContract, CapturedWorkThatFailsLeavesTheStreamAsItWas) {
   const auto fail = [] { return Status(StatusCode::unavailable, "on purpose"); };
   auto captured = device().capture(stream(), fail);
-  const Status told =
+  const Status reported =
       captured.ok() ? device().enqueue_captured(*captured.value(), stream()) : captured.status();
-  EXPECT_EQ(told.code(), StatusCode::unavailable);
+  EXPECT_EQ(reported.code(), StatusCode::unavailable);
   const Buffer sum = upload_values(std::vector<float>(4, 1));
   EXPECT_OK(
       device().add({sum.data(), ElementType::f32, 2}, {sum.as<float>() + 2, ElementType::f32, 2}, stream()));
@@ -225,7 +225,7 @@ TEST_P(DeviceContract, AStreamWaitsForWhatAnotherDidBeforeTheEvent) {
 }
 
 TEST_P(DeviceContract, AWaitIsForTheRecordingBeforeIt) {
-  // The consumer waits for the first recording; the second, behind slow work, is not its business.
+  // The consumer waits for the first recording only; the second one, after slow work, does not affect it.
   const std::unique_ptr<Stream> consumer = new_stream();
   const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest));
   EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));
@@ -265,8 +265,8 @@ TEST_P(DeviceContract, AnEventAndAStreamMayGoBeforeTheirWorkIsOver) {
   EXPECT_EQ(download_value<Mismatches>(report.data()).count, 0u);
 }
 
-/// A random exchange between streams, against the same exchange done in order: each step fills one stream's
-/// block, or copies another stream's block behind an event, and lets that one go on behind another event.
+/// Random exchange between streams, compared with the same exchange in sequence. Each step fills one stream's
+/// block, or copies another stream's block after an event and lets that stream continue after another event.
 TEST_P(DeviceContract, AnyExchangeThroughEventsHasTheOrderOfItsCalls) {
   constexpr std::size_t stream_count = 4, steps = 400;
   constexpr std::uint64_t block = 20011;

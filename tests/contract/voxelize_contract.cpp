@@ -19,13 +19,13 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 struct Cloud {
   VoxelGrid grid;
-  std::vector<float> points;  ///< x, y, z of each
+  std::vector<float> points;  ///< x, y, z of each point
 
   std::int64_t count() const { return static_cast<std::int64_t>(points.size() / 3); }
   std::size_t voxels() const { return static_cast<std::size_t>(grid.voxels()); }
 };
 
-/// What came back, as bits.
+/// The outputs as bits.
 struct Voxelized {
   std::vector<std::uint8_t> occupancy;
   std::vector<VoxelFeatures> features;
@@ -126,7 +126,7 @@ float uniform_coordinate(const VoxelGrid& grid, int axis, Engine& engine) {
   return static_cast<float>(min + (max - min) * fraction(engine));
 }
 
-/// On a face of the box or of a voxel, or the next number beside it.
+/// On a face of the box or of a voxel, or the next representable number.
 float face_coordinate(const VoxelGrid& grid, int axis, Engine& engine) {
   const double min = grid.min[axis], max = grid.max[axis];
   const auto dims = static_cast<std::uint64_t>(grid.dims[axis]);
@@ -160,7 +160,7 @@ float odd_coordinate(const VoxelGrid& grid, int axis, Engine& engine) {
   return odd[below(std::size(odd), engine)];
 }
 
-/// One of six kinds: spread out, of one voxel, of one place, on faces, with odd coordinates, of all of these.
+/// One of six kinds: uniform, one voxel, one point, on faces, with unusual coordinates, and a mix of these.
 Cloud random_cloud(std::uint64_t seed) {
   Engine engine(seed);
   Cloud cloud;
@@ -187,14 +187,14 @@ Cloud random_cloud(std::uint64_t seed) {
   return cloud;
 }
 
-/// Points all over the grid, and `crowd` in a corner of one voxel, in any order.
+/// Points over the whole grid and `crowd` points in a corner of one voxel, in random order.
 Cloud crowded_cloud(std::uint64_t spread, std::uint64_t crowd, std::uint64_t seed) {
   Engine engine(seed);
   Cloud cloud;
   cloud.grid.dims[0] = 40;
   cloud.grid.dims[1] = 33;
   cloud.grid.dims[2] = 21;
-  constexpr double corner[] = {0.0499, 0.0302, 0.0475};  // the upper one of voxel (20, 16, 10)
+  constexpr double corner[] = {0.0499, 0.0302, 0.0475};  // upper corner of voxel (20, 16, 10)
   std::uint64_t left = spread;
   for (std::uint64_t i = spread + crowd; i > 0; --i) {
     const bool anywhere = below(i, engine) < left;
@@ -238,7 +238,7 @@ TEST_P(DeviceContract, VoxelizeTakesNoPointsAndPointsOfOneVoxel) {
   const Voxelized nothing = voxelize(empty, device(), stream(), arena);
   expect_is_voxelized(nothing, empty, "no points");
   EXPECT_EQ(nothing.counts, (VoxelCounts{0, 0, 0}));
-  // So many that 32-bit sums would overflow, and that more than one block must sum them.
+  // Enough points to overflow 32-bit sums and to need more than one block for the sum.
   const Cloud crowd = crowded_cloud(0, 200'000, 1);
   const Voxelized crowded = voxelize(crowd, device(), stream(), arena);
   expect_is_voxelized(crowded, crowd, "all in one voxel");
@@ -251,13 +251,13 @@ TEST_P(DeviceContract, VoxelizeDropsAndCountsWhatIsNotInTheBox) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   const float inside = std::nextafter(1.0f, 0.0f);
   const Cloud cloud{VoxelGrid{{0, 0, 0}, {1, 1, 1}, {2, 2, 2}},
-                    {0,      0,        0,       // the corner is in
-                     0.5f,   0.5f,     0.5f,    // on a face between voxels: in the upper one
+                    {0,      0,        0,       // the corner belongs to the box
+                     0.5f,   0.5f,     0.5f,    // on a face between voxels: belongs to the upper one
                      inside, inside,   inside,  //
-                     1,      0.5f,     0.5f,    // the upper face is not in the box
+                     1,      0.5f,     0.5f,    // the upper face is outside the box
                      0.5f,   -1e-45f,  0.5f,    //
                      0.5f,   0.5f,     1e38f,   //
-                     nan,    5,        5,       // not finite rather than outside
+                     nan,    5,        5,       // not finite takes precedence over outside
                      0.5f,   infinity, 0.5f,    //
                      0.5f,   0.5f,     -infinity}};
   const Voxelized voxels = voxelize(cloud, device(), stream(), arena);
@@ -269,7 +269,7 @@ TEST_P(DeviceContract, VoxelizeDropsAndCountsWhatIsNotInTheBox) {
   for (const float offset : voxels.features[7].mean_offset) EXPECT_NEAR(offset, 0.0, voxel_offset_tolerance);
 }
 
-/// The digest is of this code's own results, on every device: a change of it changes the bits of features.
+/// The digest is of this code's own results on every device. If it changes, the bits of features change.
 TEST_P(DeviceContract, VoxelizeGivesTheSameBitsInAnyOrderAndOnEveryDevice) {
   EGT_MAKE_ARENA(arena, 24u << 20);
   const Cloud cloud = crowded_cloud(60'000, 40'000, 7);
@@ -303,10 +303,10 @@ TEST_P(DeviceContract, VoxelizeRefusesWhatDoesNotFit) {
   expect_refused([](Voxelization& call) { call.scratch = static_cast<char*>(call.scratch) + 16; });
   expect_refused([](Voxelization& call) { --call.scratch_bytes; });
   expect_refused([](Voxelization& call) { call.count = -1; });
-  expect_refused([](Voxelization& call) { call.count = Voxelization::most_points + 1; });
+  expect_refused([](Voxelization& call) { call.count = Voxelization::max_points + 1; });
   for (int axis = 0; axis < 3; ++axis) {
     expect_refused([axis](Voxelization& call) { call.grid.dims[axis] = 0; });
-    expect_refused([axis](Voxelization& call) { call.grid.dims[axis] = VoxelGrid::most_dims + 1; });
+    expect_refused([axis](Voxelization& call) { call.grid.dims[axis] = VoxelGrid::max_dims + 1; });
     expect_refused([axis](Voxelization& call) { call.grid.max[axis] = call.grid.min[axis]; });
     expect_refused([axis](Voxelization& call) { call.grid.max[axis] = infinity; });
     expect_refused([axis](Voxelization& call) { call.grid.min[axis] = -infinity; });

@@ -1,4 +1,4 @@
-"""How work scales from one device to all, on the host backend."""
+"""Scaling of work from one device to all devices, on the host backend."""
 from program import *
 from program import MPIRUN, PROGRAM
 
@@ -7,7 +7,7 @@ FIGURES = ("step_ms", "spread_percent", "ms_per_batch", "items_per_second", "spe
 
 
 def tiny(**other):
-    """Options as a user gives them: each once."""
+    """Options as a user passes them: each once."""
     options = {**TINY, **{name.replace("_", "-"): value for name, value in other.items()}}
     return [text for name, value in options.items() for text in (f"--{name}", value)]
 
@@ -23,7 +23,7 @@ class BenchTest(ProgramTest):
         return [e for e in entries if all(e[key] == value for key, value in wanted.items())]
 
     def check_entries(self, result, ranks):
-        """Every test in every mode on every number of devices, with its figures."""
+        """Checks every test in every mode on every number of devices, with its metrics."""
         counts = sorted({n for n in (2, 4, 8) if n < ranks} | {ranks}) if ranks > 1 else []
         expected = [("single", [rank]) for rank in range(ranks)]
         expected += [(mode, list(range(n))) for mode in ("p2p", "collective") for n in counts]
@@ -102,7 +102,7 @@ class Figures(BenchTest):
             self.assertIn(piece, done.stdout)
 
     def check_report(self, done):
-        """From the journals alone comes the same."""
+        """The journals alone give the same result."""
         before = self.result()
         again = self.run_program("report", "run")
         self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
@@ -202,7 +202,7 @@ class Ceilings(BenchTest):
         self.assertEqual("direct_io" in entry, entry["ceiling"] == "files")
 
     def check_report(self, done):
-        """From the journals alone comes the same."""
+        """The journals alone give the same result."""
         before = self.result()
         again = self.run_program("report", "run")
         self.assertEqual((again.returncode, self.result()), (0, before), again.stdout + again.stderr)
@@ -309,7 +309,7 @@ class Bench(BenchTest):
         self.assertIn("voxelize 1000000000 points: rank 0 alone: failed: ", done.stderr)
 
     def test_a_rank_that_stops_amid_peer_copies_costs_one_trial(self):
-        """Of two, who send each other all; and the third of three, who is in no pair before."""
+        """One rank of two that all exchange data; then the third of three, which is in no earlier pair."""
         for ranks, line_before in ((2, "rank 1 alone"), (3, "2 devices, p2p")):
             with self.subTest(ranks=ranks):
                 output = f"run{ranks}"
@@ -336,7 +336,7 @@ class Bench(BenchTest):
         process = self.start_program("bench", *tiny(trial_time="60s"), "--output", "run", ranks=2)
         self.wait_for(lambda: (self.folder / "run/journal.rank1.jsonl").exists())
         time.sleep(1.5)
-        process.send_signal(signal.SIGUSR2)  # mpirun hands it on, and ends nobody itself a second later
+        process.send_signal(signal.SIGUSR2)  # mpirun forwards it and does not kill the ranks a second later
         process.wait(timeout=300)
         self.assertEqual(process.returncode, 6)
         result = self.result()

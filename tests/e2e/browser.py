@@ -1,4 +1,4 @@
-"""Chromium without a window, told what to do through its debugging pipe. What was logged and asked for is kept."""
+"""Controls headless Chromium through its debugging pipe. Keeps its log and requested addresses."""
 import base64
 import fcntl
 import json
@@ -72,14 +72,14 @@ class Browser:
         self.call("Page.navigate", url=url)
 
     def value(self, expression):
-        """Of JavaScript."""
+        """Evaluates JavaScript."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
             raise RuntimeError(json.dumps(result["exceptionDetails"]))
         return result["result"].get("value")
 
     def picture(self, path, width, height=900, scheme="light", whole=False):
-        """Of what stands on a screen of that width, or of the whole page."""
+        """Screenshot of a screen of this width, or of the whole page."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         time.sleep(1)

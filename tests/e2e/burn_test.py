@@ -1,4 +1,4 @@
-"""The main job on the host backend, as one rank and as several."""
+"""The burn command on the host backend, with one and with several ranks."""
 import resource
 
 from program import *
@@ -112,7 +112,7 @@ class Burn(ProgramTest):
             load = self.part(result, "load", rank)
             self.assertTrue(load["success"])
             shares = {name: load[f"share_{name}"] for name in ("extreme", "products", "memory", "collective", "files", "host_copies", "peer_copies")}
-            mistrusted = load["mistrusted"] or {}  # on a busy machine
+            mistrusted = load["mistrusted"] or {}  # the machine may be busy
             trusted = {name: share for name, share in shares.items() if share is not None}
             self.assertEqual(trusted.keys() | {name for name in shares if f"share_{name}" in mistrusted}, set(parts))
             for name, share in trusted.items():
@@ -129,7 +129,7 @@ class Burn(ProgramTest):
         load = self.check_load(self.result(), 2, ["products", "collective"])
         self.assertEqual(load["mix"]["load"], "train")
         moved = load["share_collective"] * load["alone"]["all_reduce_bus_gb_per_s"] * 1e9
-        gradients = 30 * 4 * self.part(self.result(), "train")["parameters"]  # of two ranks, whose bus factor is 1
+        gradients = 30 * 4 * self.part(self.result(), "train")["parameters"]  # two ranks: the bus factor is 1
         self.assertGreater(moved * self.result()["test_summary"]["actual_duration_seconds"], gradients)
         self.assertEqual(set(load["alone"]["product_tflops"]), set(self.result()["precisions"]))
         self.assertEqual(self.result()["options"]["memory"], 0)

@@ -1,4 +1,4 @@
-"""`compare A.json B.json ..`: tables, JSON, exit codes and what is said of files that are no results."""
+"""`compare A.json B.json ..`: tables, JSON, exit codes, and errors for files that are no results."""
 import copy
 import html
 import re

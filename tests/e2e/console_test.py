@@ -1,4 +1,4 @@
-"""What people see: which stream has what, and that nobody waits for a reader who does not read."""
+"""Console output: the content of each stream, and that a stalled reader does not block the program."""
 import fcntl
 import pty
 import termios
@@ -11,7 +11,7 @@ STEPPING = [*TINY, "--progress", "lines", "--collective-timeout", "2s"]
 
 
 class FullPipe:
-    """A pipe that takes 4 KiB and is full; read only when asked to be."""
+    """A pipe with 4 KiB of capacity that is full; read only on request."""
 
     def __init__(self, test):
         self.reader, self.writer = os.pipe()
@@ -37,7 +37,7 @@ class Console(ProgramTest):
     def records(self, kind, rank=0):
         path = self.folder / f"run/journal.rank{rank}.jsonl"
         text = path.read_text() if path.exists() else ""
-        lines = text[:text.rfind("\n") + 1].splitlines()  # the last one may be half written
+        lines = text[:text.rfind("\n") + 1].splitlines()  # the last line may be incomplete
         return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
     def check_goes_on_unread(self, ranks):
@@ -85,7 +85,7 @@ class Console(ProgramTest):
             while chunk := os.read(master, 65536):
                 text += chunk
         except OSError:
-            pass  # its last user has gone
+            pass  # its last user has exited
         return text.decode()
 
     def test_a_stopped_terminal_does_not_keep_it_from_ending(self):

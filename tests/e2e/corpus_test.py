@@ -1,5 +1,5 @@
-"""`report` on recorded run directories (tests/corpus) writes the recorded outputs, byte for byte; so does `compare`. After a
-wanted change of an output, EGT_RECORD=1 records them again, and git shows the difference."""
+"""`report` and `compare` on recorded run directories (tests/corpus) must reproduce the recorded outputs byte for byte. After
+an intended change of an output, EGT_RECORD=1 records them again; git shows the difference."""
 import lzma
 import shutil
 
@@ -28,7 +28,7 @@ class Corpus(ProgramTest):
                 self.assertEqual((recorded / name).read_text(), text)
 
     def report(self, recorded, folder):
-        """What `report` prints and writes, of the recorded journals."""
+        """Prints and writes of `report` for the recorded journals."""
         run = self.unpack(recorded)
         done = self.run_program("report", run.name, "--nodes-file", f"{run.name}/nodes.txt", timeout=120)
         printed = f"exit code {done.returncode}\n{done.stdout}{done.stderr}"

@@ -1,4 +1,4 @@
-"""scripts/deploy.sh from one host to others, each with its own disk and an sshd; skipped (77) where there is none."""
+"""scripts/deploy.sh from one host to others, each with its own disk and sshd. Skipped (77) without sshd."""
 import shutil
 
 from hosts import *
@@ -9,9 +9,9 @@ SCRIPT = Path(__file__).parents[2] / "scripts/deploy.sh"
 SSHD = "/usr/sbin/sshd"
 TARGETS = ("hosta", "hostb", "hostc")
 BURN = ["burn", "--backend", "host", "--layers", "32,48,16", "--batch", "16", "--memory", "0", "--no-io", "--check-every", "10"]
-# Their temporary folder is on a disk of their own. sshd wants /run/sshd, which packages leave to the system's start.
+# Their temporary folder is on a separate disk. sshd needs /run/sshd, which packages leave to the system's start.
 DAEMON = "{first} && mount -t tmpfs none /run && mkdir -p /run/sshd && exec {sshd} -f {folder}/config -p {port} -E {folder}/sshd.log"
-# The file is no more to be seen in its folder.
+# Hides the file from its folder.
 HIDE = "cd {folder} && mkdir upper work && mknod upper/{name} c 0 0 && mount -t overlay -o lowerdir={of},upperdir=upper,workdir=work none {of}"
 CONFIG = """\
 ListenAddress {address}
@@ -44,7 +44,7 @@ class Deploy(HostsTest):
             (disk / "config").write_text(CONFIG.format(address=self.hosts.address(name), folder=self.folder, keys=keys))
             self.start_daemon(name)
         self.write_hosts(*TARGETS)
-        self.environment = {**self.hosts.environment(), "TMPDIR": str(self.folder)}  # of a deploy.sh that is killed
+        self.environment = {**self.hosts.environment(), "TMPDIR": str(self.folder)}  # left by a deploy.sh that is killed
 
     def start_daemon(self, name, first="true"):
         command = DAEMON.format(first=first, sshd=SSHD, folder=self.folder, port=self.ports[name])
@@ -53,7 +53,7 @@ class Deploy(HostsTest):
         return done.returncode == 0
 
     def state_of(self, name):
-        """Files but for sshd's log, and processes but for sshd itself."""
+        """Files except sshd's log, and processes except sshd."""
         files = sorted(str(path) for path in Path(self.hosts.disk_of(name)).rglob("*") if path.name != "sshd.log")
         return files, len(self.hosts.processes(name))
 
@@ -78,7 +78,7 @@ class Deploy(HostsTest):
         return self.result(f"out/{self.hosts.address(name)}")
 
     def test_a_good_host_and_one_that_refuses_the_key(self):
-        """The program comes from a package of Debian's kind."""
+        """The program comes from a Debian package."""
         tree = self.folder / "tree"
         (tree / "DEBIAN").mkdir(parents=True)
         (tree / "DEBIAN/control").write_text("Package: test\nVersion: 1\nArchitecture: all\nMaintainer: test <test@localhost>\nDescription: test\n")
@@ -97,7 +97,7 @@ class Deploy(HostsTest):
         self.check_nothing_is_left()
 
     def test_a_fault_on_one_host(self):
-        """A wrapper in the package puts it in there only. The hosts come from a file as of a cloud."""
+        """A wrapper in the package injects it on that host only. The hosts come from a cloud host file."""
         package = self.folder / "package/bin"
         package.mkdir(parents=True)
         wrapper = package / "extreme_gpu_trainer"
@@ -117,7 +117,7 @@ class Deploy(HostsTest):
     ONE_JOB = ["--one-job", *(word for name, value in MCA.items() if name != "plm_rsh_agent" for word in ("--mca", f"{name}={value}"))]
 
     def test_one_job(self):
-        """Over the hosts that can be used."""
+        """Runs on the usable hosts."""
         done = self.deploy(*self.ONE_JOB, "--ranks", "2", "--", *BURN, "--steps", "30")
         told = done.stdout + done.stderr
         self.assertEqual(done.returncode, 3, told)
@@ -167,7 +167,7 @@ class Deploy(HostsTest):
                     self.check_one_directory()
 
     def start(self, *arguments, logs=None):
-        """Both hosts are at work."""
+        """Waits until both hosts are running."""
         self.write_hosts("hosta", "hostb")
         process = subprocess.Popen(self.command("--ranks", "2", *arguments, "--", *BURN, "--duration", "120s"), cwd=self.folder, env=self.environment,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -192,7 +192,7 @@ class Deploy(HostsTest):
         self.check_nothing_is_left()
 
     def test_a_host_without_a_library(self):
-        """It is brought along."""
+        """deploy.sh copies the library."""
         linked = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True, check=True, timeout=20).stdout
         library = Path(next(line.split()[2] for line in linked.splitlines() if line.split()[0].startswith("libfmt")))
         self.ports["hostb"] = 2300

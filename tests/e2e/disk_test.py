@@ -1,4 +1,4 @@
-"""Disks that are full, read-only or gone: the right verdict, one clear reason, and nothing left behind."""
+"""Full, read-only or missing disks: correct verdict, one clear reason, no files left behind."""
 import shutil
 
 from program import *
@@ -10,7 +10,7 @@ RESTING = QUIET + ["--io-size", "8MB", "--io-repeats", "1"]
 
 class Disk(ProgramTest):
     def mount(self, folder, options):
-        """A tmpfs there, or the test is skipped."""
+        """Mounts a tmpfs there, or skips the test."""
         path = self.folder / folder
         path.mkdir(exist_ok=True)
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], capture_output=True, text=True)
@@ -40,7 +40,7 @@ class Disk(ProgramTest):
         self.assertEqual(self.files(), [])
 
     def test_files_in_memory_test_no_disk(self):
-        """A named directory is refused. The working directory is used, and its files do not count."""
+        """A directory in memory given by the user is refused. A working directory in memory is used, but does not count."""
         memory = self.mount("memory", "size=4g")
         done = self.run_program(*SMALL, "--io-dir", "memory", "--output", "run", ranks=2)
         self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
@@ -201,11 +201,11 @@ class Disk(ProgramTest):
         self.assertIn("cannot be written: No space left on device", done.stderr)
 
     def kill(self, whom):
-        """SIGKILL to some of a run's processes while its files rest; all have ended then."""
+        """Sends SIGKILL to some processes of a run while its files are idle. All processes have exited on return."""
         process = self.start_program("--duration", "60s", *RESTING, "--io-every", "1", "--output", "run", ranks=2)
         self.wait_for(lambda: len(self.left_files()) == 4)
         time.sleep(1.5)
-        self.processes()  # seen now, they count until their last thread has ended
+        self.processes()  # processes seen now count until their last thread has exited
         ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
         for pid in whom(process.pid, sorted(map(int, ranks))):
             os.kill(pid, signal.SIGKILL)

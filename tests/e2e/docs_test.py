@@ -1,4 +1,4 @@
-"""README.md and docs/: their links lead somewhere, every command has an example, and the program takes each example."""
+"""README.md and docs/: links resolve, every command has an example, and the program accepts each example."""
 import itertools
 import re
 import shlex
@@ -11,12 +11,12 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def prose(page):
-    """Its text without blocks of code."""
+    """The page's text without code blocks."""
     return BLOCK.sub("", page.read_text())
 
 
 def anchors(page):
-    """Of its headings, as GitHub makes them."""
+    """Anchors of its headings, as GitHub generates them."""
     found = []
     for heading in re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE):
         words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
@@ -29,7 +29,7 @@ def shell_lines(page):
 
 
 def arguments_of(line):
-    """What the program is given in a line of a shell, or nothing where it is not called."""
+    """Arguments of the program in a shell line; nothing if the line does not call it."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     words = list(lexer)
@@ -75,7 +75,7 @@ class Docs(ProgramTest):
             self.assertIn(command, given)
 
     def test_the_program_takes_every_example(self):
-        """--print-config: what is asked for is checked, and nothing starts. --resume has the options of its run."""
+        """--print-config checks the options without a run. --resume uses the options of its run."""
         (self.folder / "ours.toml").write_text('preset = "soak"\n')
         seen = 0
         for page in PAGES:

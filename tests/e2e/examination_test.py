@@ -1,6 +1,6 @@
-"""A mismatch of two passes is being examined, and at a random moment a rank is killed, hangs, hangs for a while so that all
-restart, or the run is stopped: the fault is in the result. EGT_MOMENTS=20 tries 20 moments of each,
-EGT_SEED: other ones."""
+"""During the examination of a mismatch of two passes, a random event happens: a rank is killed, hangs, hangs until all
+ranks restart, or the run is stopped. The fault must be in the result. EGT_MOMENTS=20 tries 20 moments per event; EGT_SEED
+selects other moments."""
 import random
 
 from program import *
@@ -8,7 +8,7 @@ from program import *
 MOMENTS = int(os.environ.get("EGT_MOMENTS", "1"))
 RANKS = 3
 STRIKE, CHECK = 290, 300  # all steps up to the check are repeated
-TIMEOUT_S = 6  # above what a busy machine delays a rank
+TIMEOUT_S = 6  # longer than delays on a busy machine
 NETWORK = ["--layers", "32,48,16", "--batch", "16", "--extreme-iterations", "1", "--memory", "0", "--no-io", "--check-every", CHECK, "--progress", "none"]
 
 
@@ -18,7 +18,7 @@ class Examination(ProgramTest):
         self.chosen = random.Random(self.id() + os.environ.get("EGT_SEED", ""))
 
     def faults_on_disk(self, directory):
-        """Of all journals; the last line may be half written."""
+        """Faults in all journals; the last line may be incomplete."""
         lines = [line for journal in directory.glob("journal.rank*.jsonl") for line in journal.read_text().split("\n")[:-1]]
         return [record["body"] for record in map(json.loads, lines) if record["kind"] == "fault"]
 
@@ -30,7 +30,7 @@ class Examination(ProgramTest):
         self.fail(f"rank {rank} has no process")
 
     def examine(self, number, disturb, *more):
-        """Starts a run, waits until a mismatch was published, and disturbs the examination at a random moment."""
+        """Starts a run, waits for a published mismatch, and disturbs the examination at a random moment."""
         struck = self.chosen.randrange(RANKS)
         directory = self.folder / f"run{number}"
         begun = time.monotonic()
@@ -39,7 +39,7 @@ class Examination(ProgramTest):
         self.wait_for(lambda: self.faults_on_disk(directory) or process.poll() is not None, 120)
         self.assertTrue(any(fault["provisional"] for fault in self.faults_on_disk(directory)), "it is published before it is examined")
         self.assertIsNone(process.poll())
-        # It takes less than the start and all the steps so far.
+        # The examination takes less than the start and all steps so far.
         time.sleep(self.chosen.uniform(0, 0.5 * (time.monotonic() - begun)))
         disturb(process, directory)
         out, errors = process.communicate(timeout=120)
@@ -50,7 +50,7 @@ class Examination(ProgramTest):
         for number in range(MOMENTS):
             with self.subTest(moment=number):
                 directory, code, told = self.examine(number, disturb, *more)
-                # Whoever is killed may leave no result; of a cut run the journals decide.
+                # A killed rank may leave no result; `report` judges the journals of an interrupted run.
                 self.run_program("report", directory)
                 result = self.result(directory)
                 found = [fault for fault in result["faults"] if (fault["kind"], fault["step"]) == ("replay", STRIKE)]
@@ -73,7 +73,7 @@ class Examination(ProgramTest):
             try:
                 os.kill(process, signal.SIGCONT)
             except ProcessLookupError:
-                pass  # it was lost meanwhile
+                pass  # the rank has exited meanwhile
             (directory / "stop").touch()
         self.check(stop_for_a_while, "--collective-timeout", f"{TIMEOUT_S}s")
 

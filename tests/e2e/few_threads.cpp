@@ -1,8 +1,8 @@
-// Preloaded: of the threads that the program itself starts (by the C++ library), EGT_THREADS are to be had;
-// once the file EGT_NO_MEMORY is there, threads other than the main one get no memory any more; once the file
-// EGT_NO_PRODUCTS is there, products of matrices never end; once the file EGT_FROZEN is there, no write to a
-// test file returns; the rank EGT_STOPPED_RANK is stopped once it has written EGT_STOPPED_AT; and flock and
-// process_vm_readv fail with EGT_NO_FLOCK and EGT_NO_CROSS_COPIES (errno).
+// Preload library. EGT_THREADS limits the threads that the program starts through the C++ library. Once the
+// file EGT_NO_MEMORY exists, threads except the main one get no memory. Once EGT_NO_PRODUCTS exists, GEMMs
+// never end. Once EGT_FROZEN exists, writes to test files never return. The rank EGT_STOPPED_RANK is stopped
+// once it has written EGT_STOPPED_AT. flock and process_vm_readv fail with EGT_NO_FLOCK and
+// EGT_NO_CROSS_COPIES (errno).
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/file.h>
@@ -27,7 +27,7 @@ bool is_of_program(void* caller) {
   return dladdr(caller, &info) != 0 && info.dli_fname && std::strstr(info.dli_fname, "libstdc++");
 }
 
-/// Like a disk that is frozen (fsfreeze), which no process can leave.
+/// Simulates a frozen disk (fsfreeze), whose waits a process cannot leave.
 void wait_for_frozen_disk(int file) {
   static const char* frozen = std::getenv("EGT_FROZEN");
   std::array<char, 4096> path{};
@@ -36,7 +36,7 @@ void wait_for_frozen_disk(int file) {
   while (std::strstr(path.data(), ".tmp") && access(frozen, F_OK) == 0) pause();
 }
 
-/// Sets the errno that the environment variable holds; false: it holds none.
+/// Sets errno to the value of the environment variable; returns false if it has none.
 bool fails(const char* variable) {
   const char* const error = std::getenv(variable);
   if (error) errno = std::atoi(error);

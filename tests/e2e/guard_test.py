@@ -1,7 +1,7 @@
-"""The guard that never harms the node: heat and memory pressure, put in on purpose, lower the load and are told."""
+"""The thermal and memory limiter: injected heat and memory pressure reduce the load and are reported."""
 from program import *
 
-# Of steps so short that some are made in a few seconds on a busy machine, too.
+# Steps are so short that some complete within a few seconds even on a busy machine.
 HOT = ["--memory", "0", "--no-io", "--layers", "32,48,16", "--batch", "16"]
 
 
@@ -29,7 +29,7 @@ class Guard(ProgramTest):
         self.assertGreater(hot["temperature_c"]["max"], 85, told)
         self.assertEqual(len(self.warnings(done, "the load is lowered until it falls")), 1, told)
         self.assertEqual((cool["duty"]["min"], cool["memory_share"]["min"]), (1, 1), told)
-        # More than 5 % of a run so short: degraded, and the rank is named.
+        # More than 5 % of such a short run: degraded, and the rank is reported.
         self.assertEqual((done.returncode, result["verdict"]), (5, "degraded"), told)
         self.assertTrue(any("rank 1" in reason and "limit of 85 C" in reason for reason in result["reasons"]), told)
 

@@ -1,4 +1,4 @@
-"""Several hosts on one machine: network namespaces of their own, joined by a switch, with names of their own."""
+"""Several hosts on one machine: network namespaces joined by a switch, each with its own host name."""
 import contextlib
 import itertools
 import shlex
@@ -11,21 +11,21 @@ from program import MPIRUN, PROGRAM
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 AGENT = os.path.join(HERE, "host_agent.sh")
-PREFIX_OF_ALL = "egt-test-"  # of the namespaces: egt-test-<process>-<number>-<host>
+PREFIX_OF_ALL = "egt-test-"  # namespace name: egt-test-<process>-<number>-<host>
 NETWORK = "10.77.0.0/16"
-# Each host has, before the interface that leads to the others, two that lead nowhere: one like the bridge of a container
-# engine, alike on all hosts, and one of a network that only a gateway which drops everything would know the way to.
+# Two interfaces that lead nowhere precede the one to the other hosts. One resembles a container engine's bridge and is
+# the same on all hosts. The other's network is reachable only by a gateway that drops all packets.
 BRIDGE_OF_CONTAINERS, GATEWAY = "172.17.0.1/16", "10.77.255.254"
-# How often TCP sends again what nobody acknowledges: gives up after 1.4 s, in place of 15 min.
+# Retransmissions of TCP without acknowledgement: aborts after 1.4 s instead of 15 min.
 TCP_RETRIES = 2
-# Open MPI of these hosts. It takes addresses for names, and every second thing for a host's only interface.
+# Settings of Open MPI on these hosts. It treats addresses as names, and often assumes one interface per host.
 MCA = {"plm_rsh_agent": AGENT, "oob_tcp_if_include": NETWORK, "btl_tcp_if_include": NETWORK, "pml": "ob1", "btl": "tcp,self,vader"}
 
 numbers = itertools.count()
 
 
 def tool(*command):
-    """Runs `ip` or `tc`, which change the system's state; their words are the exception's."""
+    """Runs `ip` or `tc`, which change system state. An exception contains their output."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=20)
     if done.returncode != 0:
         raise OSError(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
@@ -37,7 +37,7 @@ def processes_in(namespace):
 
 
 def remove(namespace):
-    """With all that runs in it."""
+    """Removes the namespace and its processes."""
     deadline = time.monotonic() + 10
     while (left := processes_in(namespace)) and time.monotonic() < deadline:
         for process in left:
@@ -48,7 +48,7 @@ def remove(namespace):
 
 
 def remove_leftovers():
-    """Of tests that were killed."""
+    """Removes leftovers of killed tests."""
     names = [line.split()[0] for line in tool("ip", "netns", "list").splitlines() if line.strip()]
     for name in names:
         if name.startswith(PREFIX_OF_ALL) and not os.path.exists(f"/proc/{name.split('-')[2]}"):
@@ -57,7 +57,7 @@ def remove_leftovers():
 
 
 def why_not():
-    """Why there can be no such hosts here; None: there can."""
+    """The reason why such hosts cannot be created here; None if they can."""
     for command in ("ip", "tc", "nsenter", "unshare", "mount", "hostname"):
         if not shutil.which(command):
             return f"there is no command {command} (packages iproute2, util-linux, mount, hostname)"
@@ -76,7 +76,7 @@ def why_not():
 
 
 class Hosts:
-    """`own_disks`: each host but the first sees a folder of its own in place of `folder`: disk_of(name)."""
+    """`own_disks`: each host except the first sees its own folder instead of `folder`: disk_of(name)."""
 
     def __init__(self, names, folder, own_disks=False):
         remove_leftovers()
@@ -141,7 +141,7 @@ class Hosts:
         return {**os.environ, "EGT_TEST_HOSTS": "\n".join(lines), "EGT_TEST_FOLDER": self.folder}
 
     def command(self, arguments, ranks_per_host):
-        """mpirun on the first host; all have `ranks_per_host` ranks, host by host."""
+        """mpirun on the first host, with `ranks_per_host` ranks per host in host order."""
         launcher = MPIRUN + ["-np", len(self.names) * ranks_per_host, "--host",
                              ",".join(f"{self.address(name)}:{ranks_per_host}" for name in self.names)]
         for name, value in {**MCA, "orte_tmpdir_base": tempfile.mkdtemp()}.items():
@@ -150,13 +150,13 @@ class Hosts:
         return [AGENT, self.address(self.names[0]), "exec", shlex.join(map(str, words))]
 
     def shape(self, name, rate):
-        """The host's link, both ways: "100mbit"."""
+        """Limits the host's link in both directions: "100mbit"."""
         for namespace, interface in ((self.prefix + name, "eth0"), (self.switch, self._port(name))):
             tool("tc", "-n", namespace, "qdisc", "replace", "dev", interface, "root",
                  "tbf", "rate", rate, "burst", "128kb", "latency", "50ms")
 
     def cut(self, name):
-        """The host's cable is pulled out at the switch."""
+        """Disconnects the host's cable at the switch."""
         tool("ip", "-n", self.switch, "link", "set", self._port(name), "down")
 
     def processes(self, name):
@@ -166,7 +166,7 @@ class Hosts:
         return [process for name in self.names for process in self.processes(name)]
 
     def ranks(self, name):
-        """The program's processes there, in the order of their ranks: pid by rank."""
+        """The program's processes on the host: pid by rank."""
         found = {}
         for process in self.processes(name):
             try:
@@ -175,7 +175,7 @@ class Hosts:
                         found.update({int(pair.split(b"=")[1]): process for pair in environment.read().split(b"\0")
                                       if pair.startswith(b"OMPI_COMM_WORLD_RANK=")})
             except OSError:
-                pass  # it ended meanwhile
+                pass  # the process has exited meanwhile
         return found
 
     def close(self):
@@ -185,7 +185,7 @@ class Hosts:
 
 
 def main(commands, packages):
-    """The tests of the script that calls it; skipped (77) where one of the commands is missing, which these packages bring."""
+    """Runs the tests of the calling script. Skipped (77) if a command is missing; these packages provide the commands."""
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     absent = [command for command in commands if not shutil.which(command, path=path)]
     if reason := f"there is no command {', '.join(absent)} (packages {packages})" if absent else why_not():
@@ -195,7 +195,7 @@ def main(commands, packages):
 
 
 class HostsTest(ProgramTest):
-    """Tests of the program on several hosts, made anew for each test."""
+    """Tests of the program on several hosts, created again for each test."""
     HOSTS = ("hosta", "hostb")
 
     @classmethod
@@ -208,7 +208,7 @@ class HostsTest(ProgramTest):
         self.make_hosts()
 
     def make_hosts(self, names=None, **options):
-        """In place of those that are there."""
+        """Replaces the existing hosts."""
         if hasattr(self, "hosts"):
             self.hosts.close()
         self.hosts = Hosts(names or self.HOSTS, self.folder, **options)

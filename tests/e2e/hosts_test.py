@@ -1,10 +1,10 @@
-"""The program on two hosts, with two ranks each: it tells them apart, and names the host that is lost."""
+"""The program on two hosts with two ranks each: it distinguishes the hosts and reports the lost one."""
 from hosts import *
 from hosts import tool
 
 SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--collective-timeout", "3s"]
 LONG = [*SMALL_NETWORK, "--duration", "120s", "--io-size", "1MB", "--io-dir", ".", "--max-restarts", "0", "--output", "run"]
-# The program's, or mpirun's own where it misses the daemon on the other host before the ranks have ended.
+# Exit code of the program, or of mpirun if it detects the lost daemon before the ranks have exited.
 CODES_AFTER_A_CUT = (1, 4)
 
 
@@ -17,7 +17,7 @@ class Hosts(HostsTest):
         self.assertEqual((result["system_info"]["hostname"], result["system_info"]["hostnames"]), ("hosta", ["hosta", "hostb"]))
         self.assertEqual([(rank["rank"], rank["hostname"], rank["local_rank"], rank["device"]["index"]) for rank in result["ranks"]],
                          [(0, "hosta", 0, 0), (1, "hosta", 1, 1), (2, "hostb", 0, 0), (3, "hostb", 1, 1)])
-        # These hosts are one machine: each has all of it, of which a rank has half.
+        # Both hosts are one machine: each reports all of its memory, half of it per rank.
         for rank in result["ranks"]:
             self.assertLess(abs(rank["device"]["memory_total_bytes"] * 2 / result["system_info"]["memory_total_bytes"] - 1), 0.05)
             self.assertEqual(rank["numa_node"], result["ranks"][0]["numa_node"])
@@ -43,11 +43,11 @@ class Hosts(HostsTest):
         self.check_reported(result)
 
     def check_gathered(self, ranks=(2, 3), others=()):
-        """Rank 0's directory has all journals, with the bytes that stay on the other host; but for `ranks` none of there."""
+        """Rank 0's directory has all journals, and the size of those left on the other host; with `ranks`, none from there."""
         journals = [f"disk_of_hostb/run/journal.rank{rank}.jsonl" for rank in (2, 3)] + [f"run/journal.rank{rank}.jsonl" for rank in (0, 1, *ranks)]
         self.assertEqual(self.files(), sorted([*journals, *self.run_files(0), *others]))
         for rank in ranks:
-            # That a stopped rank takes long is said in its journal, maybe after that was sent.
+            # A stopped rank's slow shutdown is logged in its journal, possibly after the journal was sent.
             sent, own = ([line for line in journal.read_text().splitlines() if json.loads(line)["kind"] != "late_stop"]
                          for journal in (self.folder / f"run/journal.rank{rank}.jsonl", self.other_journal(rank)))
             self.assertEqual(sent, own)
@@ -56,7 +56,7 @@ class Hosts(HostsTest):
         return self.folder / f"disk_of_hostb/run/journal.rank{rank}.jsonl"
 
     def check_reported(self, result):
-        """The journals in rank 0's directory come to the same result."""
+        """The journals in rank 0's directory give the same result."""
         (self.folder / "run/result.json").unlink()
         done = self.run_program("report", "run", "--nodes-file", "nodes_of_report")
         self.assertEqual(done.returncode, result["exit_code"], done.stdout + done.stderr)
@@ -75,7 +75,7 @@ class Hosts(HostsTest):
         self.assertRegex(nodes, r"\Apass hosta\ninjected hostb rank 2, .*\n\Z")
 
     def test_a_device_that_fails_on_any_host_without_a_common_disk(self):
-        """The rank that writes the result has the fault's record, which no other rank can read."""
+        """The rank that writes the result receives the fault's record, although other ranks cannot read it."""
         self.make_hosts(own_disks=True)
         for rank in (0, 3):
             with self.subTest(rank=rank):
@@ -87,7 +87,7 @@ class Hosts(HostsTest):
                 self.assertEqual([(f["kind"], f["rank"]) for f in result["faults"]], [("device-error", rank)], told)
 
     def test_a_run_that_goes_on_knows_the_faults_of_the_other_host(self):
-        """They are in journals that nobody could bring: all processes were killed."""
+        """The faults are in journals that were not transferred, because all processes were killed."""
         self.make_hosts(own_disks=True)
         process = self.start_on_hosts([*SMALL_NETWORK, "--memory", "64MB", "--steps", "300", "--no-io", "--inject", "memory:rank=2,step=10", "--output", "run"])
         self.wait_for(lambda: self.other_journal(2).exists() and '"kind":"fault"' in self.other_journal(2).read_text(), 60)
@@ -101,7 +101,7 @@ class Hosts(HostsTest):
         self.check_gathered()
 
     def test_a_disk_that_is_too_small_for_the_journals_of_the_other_host(self):
-        """Of rank 3's, which comes in several pieces, it is large enough."""
+        """The disk has enough space for rank 3's journal, which arrives in several pieces."""
         self.make_hosts(own_disks=True)
         (self.folder / "run").mkdir()
         tool("mount", "-t", "tmpfs", "-o", "size=6m", "none", self.folder / "run")
@@ -126,7 +126,7 @@ class Hosts(HostsTest):
         self.check_pass(done)
 
     def test_a_stop_file_on_any_host(self):
-        """Rank 0's host, then the other one, whose disk is its own."""
+        """On rank 0's host, then on the other host, which has its own disk."""
         for disk in ("run", "disk_of_hostb/run"):
             with self.subTest(disk=disk):
                 self.setUp()
@@ -143,7 +143,7 @@ class Hosts(HostsTest):
                 self.check_gathered()
 
     def lose(self, strike, memory="0"):
-        """Runs until `strike` did its work; the result once all processes are gone."""
+        """Runs until `strike` has acted. Returns the result after all processes have exited."""
         process = self.start_on_hosts([*LONG, "--memory", memory, "--nodes-file", "nodes"])
         self.wait_for(lambda: self.ranks_at_work() == 4)
         struck = time.monotonic()
@@ -172,7 +172,7 @@ class Hosts(HostsTest):
     def test_a_rank_of_the_other_host_is_killed(self):
         code = self.lose(lambda: os.kill(self.hosts.ranks("hostb")[2], signal.SIGKILL), memory="64MB")
         self.assertIn(code, (4, 137), self.told)
-        if not (self.folder / "run/result.json").exists():  # mpirun was faster than the survivors
+        if not (self.folder / "run/result.json").exists():  # mpirun was faster than the surviving ranks
             self.assertEqual(self.run_program("report", "run").returncode, 4)
         self.check_incomplete("rank 2 on hostb vanished: ")
 
@@ -190,7 +190,7 @@ class Hosts(HostsTest):
         self.assertIn(code, CODES_AFTER_A_CUT, self.told)
         self.assertLess(self.seconds, 40, self.told)
         self.check_no_test_files()
-        # The hosts have one disk, so that whoever judges last knows both sides.
+        # The hosts share a disk, so that the host that judges last has the journals of both.
         result = self.check_incomplete("ranks 0, 1 on hosta and ranks 2, 3 on hostb did not hear each other for ")
         self.assertEqual(sorted((loss["rank"], loss["hostname"], loss["how"]) for loss in result["losses"]),
                          [(rank, "hosta" if rank < 2 else "hostb", "silent") for rank in range(4)])
@@ -205,7 +205,7 @@ class Hosts(HostsTest):
 
     def test_links_tells_memory_from_network(self):
         done = self.run_on_hosts(["links", "--size", "256KB", "--repeats", "2", "--warn-below", "0", "--output", "run"])
-        self.assertIn(done.returncode, (0, 5), done.stdout + done.stderr)  # the pairs of a busy machine are not all alike
+        self.assertIn(done.returncode, (0, 5), done.stdout + done.stderr)  # the pairs of a busy machine differ
         kinds = {(pair["from"], pair["to"]): pair["link"]["kind"] for pair in self.pairs()}
         self.assertEqual({pair: kinds[pair] != "network" for pair in kinds},
                          {(0, 1): True, (0, 2): False, (0, 3): False, (1, 2): False, (1, 3): False, (2, 3): True}, kinds)
@@ -238,7 +238,7 @@ class Hosts(HostsTest):
     def test_bench(self):
         small = ["--layers", "64,64,16", "--batch", "32", "--points", "10000", "--grid", "32", "--batches", "8", "--trial-time", "0.1s"]
         done = self.run_on_hosts(["bench", *small, "--output", "run"])
-        self.assertIn(done.returncode, (0, 5), done.stdout + done.stderr)  # nor are its cores
+        self.assertIn(done.returncode, (0, 5), done.stdout + done.stderr)  # so do its cores
         outcomes = {(result["workload"], result["mode"], tuple(result["ranks"])): result for result in self.result()["results"]
                     if result.get("mode")}
         for workload in ("mlp", "multimodal", "voxelize"):
@@ -246,7 +246,7 @@ class Hosts(HostsTest):
                 self.assertGreater(outcomes[workload, "single", (rank,)]["items_per_second"], 0)
             for mode in ("collective", "hetero"):
                 self.assertGreater(outcomes[workload, mode, (0, 1, 2, 3)]["items_per_second"], 0, mode)
-            # Who has a part of another host's memory mapped is on that host.
+            # Memory mapping works only within a host.
             self.assertIn("(4, p2p): not possible: ranks 0 and 2 are on different hosts", done.stdout)
             self.assertIsNone(outcomes[workload, "p2p", (0, 1, 2, 3)]["items_per_second"])
 

@@ -1,11 +1,11 @@
-"""Faults on purpose, each kind that changes data: found once, blamed on the rank that has it, and never a clean run."""
+"""Injected faults of each kind that changes data: detected once, blamed on the right rank, and never a passing run."""
 from program import *
 
 STRUCK_RANK, ASKED_STEP = 1, 20
 NETWORK = ["--layers", "64,96,64,32", "--batch", "32"]
 LAYER, BIT = ",layer=2", ",bit=5"
 
-# kind: (what else is asked for, kinds of fault that fit, what `where` holds, what `xor` is)
+# kind: (other options, matching fault kinds, contents of `where`, value of `xor`)
 KINDS = {
     "weight": (LAYER, {"replica"}, "layer 2", None),
     "optimizer": (LAYER, {"replica"}, "layer 2", None),
@@ -73,7 +73,7 @@ class Inject(ProgramTest):
         self.assertEqual([one["found"] for one in result["injections"]], [True])
 
     def test_fail_fast_ends_the_run_at_the_first_fault(self):
-        # Without it the run would outlast what run_program waits.
+        # Otherwise the run would exceed the timeout of run_program.
         done, result = self.inject("weight:rank=1,step=20", options=["--duration", "300s", "--check-every", "10", "--memory", "0", "--no-io", "--fail-fast"])
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual(len(result["faults"]), 1)

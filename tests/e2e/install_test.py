@@ -1,4 +1,4 @@
-"""What cmake --install brings: the program, its manual page, completions, presets, the README and its pages."""
+"""Files of cmake --install: the program, its manual page, completions, presets, the README and its pages."""
 import re
 import shutil
 
@@ -104,7 +104,7 @@ NAMESPACES = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map
 
 @unittest.skipUnless(subprocess.run([*NAMESPACES, "true"], capture_output=True).returncode == 0, "unshare is not permitted")
 class Setup(ProgramTest):
-    """scripts/setup.sh on a machine with a GPU and all packages but CUDA's."""
+    """scripts/setup.sh on a machine with a GPU and all packages except CUDA."""
 
     def setUp(self):
         super().setUp()
@@ -164,7 +164,7 @@ class Setup(ProgramTest):
 
 
 class Container(ProgramTest):
-    """scripts/Containerfile. That it builds is not tried here: that takes root and a base image."""
+    """scripts/Containerfile. The build is not tested here, because it needs root and a base image."""
 
     def test_copies_all_that_the_build_needs(self):
         lines = (ROOT / "scripts/Containerfile").read_text().splitlines()

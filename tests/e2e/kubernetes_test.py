@@ -1,4 +1,4 @@
-"""scripts/kubernetes.yaml and scripts/hosts.example; skipped (77) where Python reads no YAML."""
+"""scripts/kubernetes.yaml and scripts/hosts.example. Skipped (77) if Python has no YAML module."""
 import sys
 
 from program import *
@@ -10,7 +10,7 @@ except ImportError:
     print("skipped: there is no module yaml (package python3-yaml)")
     sys.exit(77)
 
-# Of kubeflow.org/v2beta1, and what the manifest uses of a pod: field to type.
+# Fields of kubeflow.org/v2beta1 and of pods that the manifest uses, with their types.
 SPEC = {"launcherCreationPolicy": str, "mpiImplementation": str, "mpiReplicaSpecs": dict, "runLauncherAsWorker": bool, "runPolicy": dict,
         "slotsPerWorker": int, "sshAuthMountPath": str}
 RUN_POLICY = {"activeDeadlineSeconds": int, "backoffLimit": int, "cleanPodPolicy": str, "managedBy": str, "schedulingPolicy": dict,
@@ -68,7 +68,7 @@ class Kubernetes(ProgramTest):
             self.assertEqual((done.returncode, done.stdout), (expected, printed + "\n"), done.stderr)
 
     def test_the_exit_code_is_that_of_the_verdict(self):
-        """After SIGTERM mpirun itself ends with 1."""
+        """mpirun exits with 1 after SIGTERM."""
         command = self.container("Launcher")["command"]
         for code, verdict, expected in ((1, "interrupted (exit code 6)", 6), (143, "interrupted (exit code 6)", 6), (137, "fault (exit code 1)", 1),
                                         (1, "incomplete (exit code 4)", 4), (139, "pass (exit code 0)", 4), (137, "", 137)):
@@ -80,7 +80,7 @@ class Kubernetes(ProgramTest):
                 self.assertEqual(done.returncode, expected, done.stdout + done.stderr)
 
     def test_the_program_takes_its_arguments(self):
-        """But for the folder, which is the pod's."""
+        """Except for the folder, which is the pod's."""
         arguments = [str(self.folder) if word == "/scratch" else word for word in self.container("Launcher")["args"]]
         done = self.run_program(*arguments, "--print-config")
         self.assertEqual(done.returncode, 0, done.stderr)

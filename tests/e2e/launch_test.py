@@ -1,4 +1,4 @@
-"""Starts that fail before the run begins: exit code 3 (2 for usage, 6 for a signal) and one line with the reason, never 0 or 1."""
+"""Starts that fail before the run begins: exit code 3 (2 for usage, 6 for a signal) and a one-line reason, never 0 or 1."""
 import shlex
 import shutil
 
@@ -13,7 +13,7 @@ HAS_NAMESPACES = subprocess.run([*NAMESPACES, "--mount", "--net", "--uts", "true
 
 class Launch(ProgramTest):
     def run_shell(self, script, namespaces=()):
-        """`script` ends with "$@", the program with the smallest burn."""
+        """`script` ends with "$@", which is the program with the smallest burn."""
         words = [*([*NAMESPACES, *namespaces] if namespaces else []), "bash", "-c", script, "bash", PROGRAM, *BURN]
         return subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
 
@@ -37,11 +37,11 @@ class MpiInit(Launch):
                 self.check(self.run_shell(script, namespaces), ENVIRONMENT, text)
 
     def test_settings_of_open_mpi(self):
-        """mpirun itself ends with 1 then, which run.sh turns into 3."""
+        """mpirun exits with 1, which run.sh converts to 3."""
         self.check(self.run_shell('OMPI_MCA_pml=garbage "$@"'), ENVIRONMENT, "check these variables: OMPI_MCA_pml=garbage")
 
     def start_that_hangs(self):
-        """Without mpirun MPI_Init starts a daemon, and waits for what it says."""
+        """Without mpirun, MPI_Init starts a daemon and waits for its output."""
         (self.folder / "orted").write_text("#!/bin/sh\ntouch started\nexec sleep 60\n")
         (self.folder / "orted").chmod(0o755)
         process = subprocess.Popen([PROGRAM, *BURN], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -67,7 +67,7 @@ class MpiInit(Launch):
 
 class Usage(Launch):
     def test_errors_do_not_start_mpi(self):
-        """With a daemon that fails, MPI_Init would."""
+        """With a failing daemon, MPI_Init would fail."""
         for words in (["--frobnicate"], ["compare"], ["report"], ["compare", "a.json", "--tolerance", "x"]):
             with self.subTest(words=words):
                 done = self.run_program(*words, environment={"OMPI_MCA_pml": "garbage", "OMPI_MCA_plm": "garbage"})
@@ -76,13 +76,13 @@ class Usage(Launch):
         for words in (["compare", "a.json", "b.json"], ["report", "run"]):
             done = self.run_program(*words, environment={"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"})
             self.check(done, WRONG_USAGE, f"{words[0]} takes one process, but OMPI_COMM_WORLD_SIZE=2 and this is rank 1")
-            done = self.run_program(*words, environment={"PMIX_RANK": "1"})  # without a size: a stale variable
+            done = self.run_program(*words, environment={"PMIX_RANK": "1"})  # without a size the variable is stale
             self.assertNotEqual((done.returncode, done.stderr), (0, ""))
         self.check(self.run_program("--frobnicate", ranks=3), WRONG_USAGE, "--frobnicate")
 
 
 class Scripts(Launch):
-    """run.sh and slurm.sbatch: 1 is a fault only if a run reported it."""
+    """run.sh and slurm.sbatch: exit code 1 means a fault only if a run reported one."""
     FAULT = ["burn", "--steps", "20", "--check-every", "5", "--memory", "0", "--no-io", "--progress", "none", "--layers", "32,16", "--batch", "16",
              "--inject", "weight:rank=1,step=8"]
 
@@ -138,7 +138,7 @@ class Scripts(Launch):
         self.assertTrue((self.folder / "slurm-7/result.json").exists())
 
     def test_another_run_in_the_same_folder_is_no_verdict(self):
-        """It begins while ours runs, and ends later."""
+        """The other run starts while this one is running, and ends later."""
         run = self.make_script()
         other = " ".join(map(shlex.quote, ["env", "-u", "EGT_RUN_ID", PROGRAM, *map(str, BURN)]))
         self.fake("mpirun", f"""{shutil.which("mpirun")} "$@"; code=$?\n{other} >other.log 2>&1\nexit $code\n""")
@@ -177,13 +177,13 @@ class Scripts(Launch):
         self.fake("srun", "exit 0\n")
         self.fake("mpirun", "exit 0\n")
         for script in (run, SCRIPTS / "slurm.sbatch"):
-            for directory, code in ((f"ended {FAULT}", ENVIRONMENT), ("ended 0", 0)):  # a complete run is not begun again
+            for directory, code in ((f"ended {FAULT}", ENVIRONMENT), ("ended 0", 0)):  # a complete run is not restarted
                 with self.subTest(script=script.name, directory=directory):
                     done = self.run_script(script, "--resume", directory)
                     self.assertEqual(done.returncode, code, done.stdout + done.stderr)
 
     def test_a_rank_that_is_lost_after_its_result_is_no_pass(self):
-        """It dies at exit: the launcher ends with 139 while the journals say pass."""
+        """The rank crashes at exit: the launcher exits with 139 although the journals contain a pass."""
         pass_then_die = "{launch}\nexit 139\n"
         self.fake("mpirun", pass_then_die.format(launch=f'{shutil.which("mpirun")} "$@"'))
         self.fake("srun", "while [[ $1 == --* ]]; do shift; done\n" + pass_then_die.format(launch=f'{" ".join([shutil.which(MPIRUN[0]), *MPIRUN[1:]])} -np 2 "$@"'))
@@ -210,7 +210,7 @@ class Scripts(Launch):
 
 
 class Deploy(Launch):
-    """deploy.sh, whose ssh is a shell of this machine. The program prints and writes what a test says."""
+    """deploy.sh with a local shell as ssh. Each test defines the output of the program."""
 
     def setUp(self):
         super().setUp()
@@ -229,7 +229,7 @@ class Deploy(Launch):
         (self.folder / "root" / name).chmod(0o755)
 
     def ssh(self, code=""):
-        """`code` takes the place of what a job ended with."""
+        """`code` replaces the exit code of a job."""
         self.write("bin/ssh", 'while [[ $1 == -* ]]; do [[ $1 != -F ]] || shift; shift; done\nshift\nbash -c "$*"\ncode=$?\n'
                    f'[[ "$*" != *"job.sh"*"run"* && "$*" != *"job.sh"*"launch"* ]] || code={code or "$code"}\nexit $code\n')
 
@@ -277,7 +277,7 @@ class Deploy(Launch):
         self.assertEqual(self.deploy("exit 0\n", arguments=["--help"]).returncode, 0)
 
     def test_results_that_cannot_be_gathered_are_kept_there(self):
-        """The tar here fails as on a full disk, after it has read all."""
+        """tar fails as on a full disk after it has read everything."""
         self.write("bin/tar", f"""case "$*" in *-strip-components=1*) cat >/dev/null; echo 'tar: x: No space left on device' >&2; exit 2 ;; esac
 exec {shutil.which("tar")} "$@"\n""")
         for one_job in (False, True):
@@ -312,7 +312,7 @@ class Singletons(Launch):
 
 @unittest.skipUnless(HAS_NAMESPACES, "unshare is not permitted")
 class PciGpus(Launch):
-    """Two GPUs on the PCI bus, and no CUDA device."""
+    """Two GPUs on the PCI bus, but no CUDA device."""
 
     def on_a_gpu_node(self, *arguments, environment=None):
         root = self.folder / "bus"

@@ -1,4 +1,4 @@
-"""The ledger of hardware counters: an error that the hardware itself tells is a fault, with rank, step and phase."""
+"""Hardware error counters: an error that the hardware reports is a fault with rank, step and phase."""
 from program import *
 
 RUN = ["--layers", "33,64,17", "--batch", "8", "--steps", "30", "--memory", "64MB", "--no-io"]
@@ -54,13 +54,13 @@ class Ledger(ProgramTest):
         return result["faults"][0]
 
     def test_an_error_of_the_device(self):
-        steps_under_way = 3  # an earlier step may be waited for
+        steps_under_way = 3  # the wait may be for an earlier step
         for ranks, rank, step, count in [(1, 0, 12, 1), (1, 0, 3, 250), (2, 1, 20, 40), (3, 0, 10, 77), (3, 2, 25, 3)]:
             with self.subTest(ranks=ranks, rank=rank, step=step, count=count):
                 self.assertGreaterEqual(self.check_device_error(ranks, rank, step, count)["step"], step - steps_under_way)
 
     def test_an_error_of_the_device_before_the_first_step(self):
-        """At its very first call, and while the workloads take memory."""
+        """At the very first call, and while the workloads allocate memory."""
         for ranks, rank, count in [(1, 0, 1), (2, 1, 1), (3, 1, 60)]:
             with self.subTest(ranks=ranks, rank=rank, count=count):
                 fault = self.check_device_error(ranks, rank, 0, count)

@@ -1,4 +1,4 @@
-"""`links`: every pair of devices, their hosts and the collectives; a slow, a wrong and a hanging link by its name."""
+"""`links`: every pair of devices, their hosts and the collectives. A slow, a corrupting and a hanging link are identified."""
 from program import *
 
 LINKS = ["links", "--size", "2MB", "--repeats", "3", "--output", "run"]
@@ -78,7 +78,7 @@ class Figures(LinksTest):
         self.assertEqual([i["found"] for i in result["injections"]], [True])
 
     def test_a_second_look_that_hangs_leaves_the_first(self):
-        # After all pairs: 4 ranks have 12 trials before.
+        # After all pairs: 4 ranks have 12 earlier trials.
         result, _ = self.links(4, "--inject", "slow:rank=3,peer=1,step=0,count=2000", "--inject", "hang:rank=1,peer=3,step=12",
                                "--collective-timeout", "10s", code=DEGRADED)
         self.assertEqual([r["rank"] for r in result["restarts"]], [1])
@@ -136,7 +136,7 @@ class Links(LinksTest):
         self.assertEqual([(f["rank"], f["blame"]) for f in result["faults"]], [(1, "ambiguous"), (1, "majority")])
 
     def test_flipped_data_of_a_collective(self):
-        # After all pairs, second looks, rounds and hosts: 4 ranks have 12 + 8 + 3 + 4 trials before.
+        # After all pairs, remeasurements, rounds and hosts: 4 ranks have 12 + 8 + 3 + 4 earlier trials.
         result, _ = self.links(4, "--inject", "collective:rank=2,step=27,bit=5", code=FAULT)
         self.assertEqual([(f["kind"], f["rank"], f["blame"]) for f in result["faults"]], [("collective", 2, "majority")])
         self.assertIn("all-reduce", result["faults"][0]["where"])
@@ -146,7 +146,7 @@ class Links(LinksTest):
         halves = [["-np", "2", "env", f"NCCL_HOSTID={host}", program, *LINKS, "--warn-below", "0"] for host in ("left", "right")]
         done = subprocess.run([*launcher, *halves[0], ":", *halves[1]], cwd=self.folder, capture_output=True, text=True, timeout=300,
                               stdin=subprocess.DEVNULL)
-        self.assertIn(done.returncode, (0, DEGRADED), done.stdout + done.stderr)  # two kinds of links, of which few are alike
+        self.assertIn(done.returncode, (0, DEGRADED), done.stdout + done.stderr)  # two kinds of links, too few of each to compare
         result = self.result()
         self.assertEqual(sorted(self.pairs(result, "peer copies")), [(0, 1), (2, 3)])
         kinds = {pair: entry["link"]["kind"] for pair, entry in self.pairs(result, "MPI").items()}

@@ -1,14 +1,14 @@
-"""The networks' tests of the seed and the retrieval test, on the host backend."""
+"""The network tests of the seed and the retrieval test, on the host backend."""
 import copy
 
 from program import *
 
-# Of every kind of test one iteration behind the check amid it.
+# Each kind of test has one iteration after its mid-test check.
 SMALL = ["--quick", "--num-batches", "2"]
 WRONG_USAGE, ENVIRONMENT, INTERRUPTED = 2, 3, 6
 WITHOUT_LIBRARY = "this program was built without oneDNN"
 
-# The JSON example of the seed.
+# JSON example of the seed.
 EXAMPLE = json.loads("""
 {
   "system_info": {
@@ -40,7 +40,7 @@ EXAMPLE = json.loads("""
   ]
 }
 """)
-# What the host may lack; its tests are of iterations, so that no duration is asked for.
+# Values that the host may lack. Its tests count iterations, so that no duration is requested.
 MAY_BE_NULL = {"cuda_version", "pytorch_version", "requested_duration_minutes", "peak_gpu_memory_mb", "peak_gpu_utilization_percent"}
 TESTS = [(f"{verb}_{model}_bs{batch}", kind, model, batch)
          for verb, kind in (("train", "training"), ("infer", "inference"))
@@ -81,7 +81,7 @@ class LoadTest(ProgramTest):
 
 class Suite(LoadTest):
     def test_two_ranks(self):
-        """One run of all, for all that can be looked at in it."""
+        """One run for all checks of its output."""
         done = self.run_program("loadtest", *SMALL, "-o", "out.json", ranks=2, timeout=500)
         self.skip_without_library(done)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -98,7 +98,7 @@ class Suite(LoadTest):
         self.check_one_rank_with_images_of_files(result)
 
     def check_example(self, example, found, name="result"):
-        """Every field of the example is there, and of its type."""
+        """Every field of the example is present with its type."""
         with self.subTest(field=name):
             if found is None and name.rsplit(".", 1)[-1] in MAY_BE_NULL:
                 return
@@ -164,7 +164,7 @@ class Suite(LoadTest):
         self.assertIn("\nRetrieval, one device alone and all together\n| Phase ", done.stdout)
 
     def check_report(self, done, result):
-        """From the journals alone comes the same."""
+        """The journals alone give the same result."""
         run, = self.runs()
         self.assertEqual(json.loads((run / "result.json").read_text()), result)
         (run / "result.json").unlink()
@@ -195,7 +195,7 @@ class Suite(LoadTest):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def check_one_rank_with_images_of_files(self, of_two):
-        """The retrieval is the same task, in as many shards, on any number of ranks."""
+        """The retrieval task and its number of shards are the same on any number of ranks."""
         for number, kind in enumerate("cat dog cat dog bird".split()):
             self.write_image(f"images/{kind}/{number}.ppm", number)
         whole = self.write_image("images/dog/cut.ppm", 9)
@@ -210,11 +210,11 @@ class Suite(LoadTest):
         self.assertIn(f"  train_simple_cnn_bs16: {networks[0]['images']}\n", done.stdout)
         for name in ("recall_at_1", "recall_at_5", "recall_at_10", "recall_at_1_untrained", "queries"):
             self.assertEqual(retrieval[name], self.entries(of_two)[-1][name], name)
-        for name in ("loss_first", "loss_last"):  # told as a sum over the ranks
+        for name in ("loss_first", "loss_last"):  # reported as a sum over ranks
             self.assertAlmostEqual(retrieval[name], self.entries(of_two)[-1][name], places=5)
 
     def keep_to_one_core(self):
-        """The threads of a rank that has several wait for each other, and for the tests beside this one."""
+        """The threads of a multi-threaded rank would wait for each other and for concurrent tests."""
         cores = os.sched_getaffinity(0)
         self.addCleanup(os.sched_setaffinity, 0, cores)
         os.sched_setaffinity(0, {min(cores)})
@@ -222,7 +222,7 @@ class Suite(LoadTest):
 
 class Faults(LoadTest):
     def check(self, *struck, rank=1):
-        """`struck`: (kind, number of its test)."""
+        """`struck`: (kind, index of its test)."""
         asked = [word for kind, test in struck for word in ("--inject", f"{kind}:rank={rank},step={test}")]
         done, result = self.loadtest(*asked, code=1)
         told = json.dumps({name: result[name] for name in ("reasons", "faults", "fault_repeats", "injections")}, indent=1)
@@ -276,7 +276,7 @@ class Ends(LoadTest):
         self.assertEqual({entry["iterations"] for entry in self.entries(result)}, {30}, "none that was left undone")
 
     def test_images_that_one_rank_lost_fail_their_tests_only(self):
-        """The other rank waits for its sums, and does not lose touch."""
+        """The other rank waits in its all-reduce and does not lose communication."""
         contexts, program = [], os.environ["EGT_PROGRAM"]
         for rank in range(2):
             images = self.write_image(f"{rank}/images/one.ppm", 3).parent
@@ -300,11 +300,11 @@ class Ends(LoadTest):
         failures = {entry["test_name"]: entry["failure"] for entry in self.entries(result)}
         self.assertEqual(list(failures), NAMES)
         self.assertEqual((failures[NAMES[0]], failures["retrieval"]), (None, None))
-        for name in NAMES[3:12]:  # batches that were read before may last for a test
+        for name in NAMES[3:12]:  # prefetched batches may suffice for a test
             self.assertEqual(failures[name], "rank 1: unavailable", name)
 
     def test_a_rank_that_is_killed_ends_the_run(self):
-        done, result = self.loadtest("--inject", "kill:rank=1,step=2", code=137)  # what mpirun makes of the rank's end
+        done, result = self.loadtest("--inject", "kill:rank=1,step=2", code=137)  # mpirun's exit code after the rank's exit
         self.assertEqual((result["verdict"], result["exit_code"]), ("incomplete", 4), done.stdout + done.stderr)
         self.assertEqual([(loss["rank"], loss["how"]) for loss in result["losses"]], [(1, "vanished")])
         self.assertEqual([(e["test_name"], e["success"]) for e in self.entries(result)], [(name, True) for name in NAMES[:2]])

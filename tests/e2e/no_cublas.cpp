@@ -1,5 +1,5 @@
-// In cuBLASLt's place where no test has a GPU: to load that takes each process up to 0.4 s and 100 MB. Holds
-// the functions that the program is linked with; all but the version end it.
+// Replaces cuBLASLt in tests without a GPU, because loading it costs each process up to 0.4 s and 100 MB.
+// Defines the functions that the program links with; all except the version abort the process.
 #include <cublas_api.h>
 
 #include <cstddef>

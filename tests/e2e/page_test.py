@@ -1,4 +1,4 @@
-"""report.html, in a browser: it needs nothing else, and whatever its data hold stays text. Without Chromium: skipped."""
+"""report.html in a browser: it needs no other file, and all its data stay text. Skipped without Chromium."""
 import html
 import re
 import shutil
@@ -8,7 +8,7 @@ from program import *
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--no-io"]
 HOSTILE = "<img src=x onerror=alert(1)>"
-NOBODY = "not an origin"  # who asks for what the browser itself wants of its makers
+NOBODY = "not an origin"  # origin of the browser's own requests to its vendor
 FAULT, DEGRADED = 1, 5
 
 
@@ -19,7 +19,7 @@ class Page(ProgramTest):
         return self.page(done)
 
     def rename_host(self):
-        """As if the host had that name: in the journals, from which `report` makes the page anew."""
+        """Changes the host name in the journals, from which `report` creates the page again."""
         for journal in (self.folder / "run").glob("journal.*"):
             records = [json.loads(line) for line in journal.read_text().splitlines()]
             for record in records:
@@ -32,7 +32,7 @@ class Page(ProgramTest):
         self.assertEqual(done.returncode, FAULT, done.stderr)
 
     def browse(self, *more):
-        """The page's elements after its script ran, and what the browser logged of it and of the network."""
+        """The page's elements after its script ran, and the browser's log of the page and the network."""
         log = self.folder / "net.json"
         done = subprocess.run([CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--no-first-run",
                                "--disable-background-networking", "--disable-component-update", "--disable-sync", "--virtual-time-budget=5000",
@@ -49,7 +49,7 @@ class Page(ProgramTest):
         self.rename_host()
         dom, errors, asked = self.browse()
         self.assertEqual(errors, [])
-        self.assertEqual(asked, set())  # what a policy refuses is an error
+        self.assertEqual(asked, set())  # policy violations are errors
         self.assertIn('class="verdict fault"', dom)
         self.assertRegex(dom, r"<th[^>]*>memory</th>")
         self.assertNotIn("<img src=\"x\"", dom)
@@ -69,16 +69,16 @@ class Page(ProgramTest):
         self.assertEqual(re.findall(r"(?:src|href)=[^#>]*[:/]", static), [])
 
     def test_of_other_commands(self):
-        """Those of loadtest and selftest are looked at by their own tests."""
+        """The pages of loadtest and selftest are covered by their own tests."""
         for command in (["verify", "--duration", "3s"], ["links", "--size", "64KB", "--repeats", "1"],
                         ["bench", "--workload", "mlp", "--mode", "single,collective", "--layers", "32,16", "--batch", "32", "--trial-time", "0.05s"]):
             with self.subTest(command=command[0]):
                 done = self.run_program(*command, "--output", command[0], ranks=2)
-                self.assertIn(done.returncode, (0, DEGRADED), done.stdout + done.stderr)  # a link may look slow beside others
+                self.assertIn(done.returncode, (0, DEGRADED), done.stdout + done.stderr)  # a link may be slower than others
                 page = self.page(done, command[0])
                 self.assertRegex(page, 'class="verdict (pass|warn)"')
                 self.assertIn('aria-label="Results as the terminal shows them"', page)
-                self.assertEqual("<title>collective, 2: " in page, command[0] == "bench")  # a point of the chart
+                self.assertEqual("<title>collective, 2: " in page, command[0] == "bench")  # a data point of the chart
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Training divided by layers and by parts of layers, on the host backend."""
+"""Pipeline and tensor parallel training on the host backend."""
 from program import *
 
 SMALL = {"--workload": "mlp", "--layers": "48,64,40,56,32", "--batch": "48", "--trial-time": "0.05s"}
@@ -6,7 +6,7 @@ DATA_MODES = ["p2p", "collective", "hetero", "strong"]
 
 
 def small(*arguments):
-    """Options as a user gives them: each once."""
+    """Options as a user passes them: each once."""
     own = {name: value for name, value in SMALL.items() if name not in arguments}
     return [text for option in own.items() for text in option] + list(arguments)
 
@@ -79,7 +79,7 @@ class Parallel(ProgramTest):
         self.check_divided(chain[-1])
         self.assertIn("| multimodal to mlp batch 48 | 2, pipeline | ", done.stdout)
         self.assertIn("multimodal to mlp batch 48: use pipeline on these 2 devices: ", done.stdout)
-        # Trial 5, the last: a flip in the first stage, whose input is fused.
+        # Trial 5, the last one: a flip in the first stage, whose input is fused.
         folder = self.folder / "hit"
         folder.mkdir()
         _, result = self.bench("--parallel", "pipeline", "--workload", "multimodal,mlp", "--inject", "gemm:rank=0,step=5", code=1, folder=folder)
@@ -104,7 +104,7 @@ class Parallel(ProgramTest):
         lost, = [e for e in self.entries(result) if not e["success"]]
         self.assertEqual((lost["mode"], lost["failure"], result["faults"]), ("pipeline", "the ranks lost communication in it", []))
         done = self.run_program("bench", "--output", "died", *small("--parallel", "pipeline", "--inject", "kill:rank=1,step=2"), ranks=2)
-        self.assertEqual(done.returncode, 137, done.stdout + done.stderr)  # what mpirun makes of the rank's end
+        self.assertEqual(done.returncode, 137, done.stdout + done.stderr)  # mpirun's exit code after the rank's exit
         result = self.result("died")
         self.assertEqual((result["verdict"], result["exit_code"], result["faults"]), ("incomplete", 4, []))
         self.assertEqual([(loss["rank"], loss["how"]) for loss in result["losses"]], [(1, "vanished")])
@@ -114,7 +114,7 @@ class Parallel(ProgramTest):
         folder = self.folder / "limited"
         folder.mkdir()
         done, result = self.bench("--parallel", "all", "--layers", "64,64,64,64,64", "--memory", "120KB", folder=folder)
-        state = 4 * (64 * 64 + 64) * 12  # a weight, its momentum and its gradient
+        state = 4 * (64 * 64 + 64) * 12  # weight, momentum and gradient
         for entry in self.entries(whole):
             if entry["mode"] in DATA_MODES:
                 self.assertEqual(entry["state_bytes"], state)

@@ -1,7 +1,7 @@
-"""A rank whose device is 5 % slower is named beside its peers; equal ranks are not."""
+"""A rank whose device is 5 % slower than its peers is reported; equal ranks are not."""
 from program import ProgramTest, json, load_tests, os, time, unittest
 
-OTHERS_S = 10  # in which no other rank may be named
+OTHERS_S = 10  # no other rank may be reported in this time
 LIGHT = ["--no-io", "--memory", "0", "--progress", "none"]
 
 
@@ -10,9 +10,9 @@ class PeersTest(ProgramTest):
         return self.start_program("burn", "--duration", f"{seconds}s", "--output", "run", *LIGHT, *arguments, ranks=4)
 
     def outliers(self):
-        """The bodies and times of all findings of this kind in rank 0's journal."""
+        """Bodies and times of all findings of this kind in rank 0's journal."""
         journal = self.folder / "run" / "journal.rank0.jsonl"
-        lines = journal.read_text().split("\n")[:-1] if journal.exists() else []  # the last one may be half written
+        lines = journal.read_text().split("\n")[:-1] if journal.exists() else []  # the last line may be incomplete
         records = [json.loads(line) for line in lines]
         return [record for record in records if record["kind"] == "finding" and record["body"]["kind"] == "outlier"]
 
@@ -22,7 +22,7 @@ class PeersTest(ProgramTest):
         return [record["time"] for record in records if record["kind"] == "injection"]
 
     def test_a_rank_that_computes_slower_by_5_percent_is_named(self):
-        """After half a minute on a machine of its own; later where other work disturbs it."""
+        """After 30 s on an idle machine, later if other work interferes."""
         process = self.start_burn(180, "--inject", "slow:rank=2,step=20")
         self.wait_for(lambda: self.outliers() or process.poll() is not None)
         time.sleep(OTHERS_S)

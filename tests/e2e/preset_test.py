@@ -1,4 +1,4 @@
-"""Presets, and the config file that --print-config makes of them."""
+"""Presets, and the config file that --print-config generates from them."""
 from program import *
 
 TINY = ["--steps", "5", "--memory", "64MB", "--backend", "host"]

@@ -1,4 +1,4 @@
-"""Runs the program as a user would, each time in an empty folder of its own."""
+"""Runs the program as a user does, each time in a new empty folder."""
 import atexit
 import concurrent.futures
 import json
@@ -19,15 +19,15 @@ EXTRA_FILES = ["junit.xml", "metrics.prom", "report.html"]
 INCOMPLETE, INTERRUPTED = 4, 6
 RESULT_FILES = [*EXTRA_FILES, "result.json"]
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-# mpirun removes the common parent of Open MPI's session directories at its end, also while another mpirun creates its
-# own there. So each process of tests has its own temporary directory, and each mpirun of command() has one, too.
+# mpirun removes the common parent of Open MPI's session directories on exit, even while another mpirun creates its own
+# there. Hence each test process and each mpirun of command() has its own temporary directory.
 TMPDIR = tempfile.mkdtemp(prefix="egt_")
 atexit.register(shutil.rmtree, TMPDIR, ignore_errors=True)
 os.environ["TMPDIR"] = tempfile.tempdir = TMPDIR
 
 
 def has_ended(process):
-    """All its threads have, but for the first, which stays a zombie until somebody asks for its exit code."""
+    """True if all its threads have exited; the first one stays a zombie until its exit code is read."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
         return state == "Z" and len(os.listdir(f"/proc/{process}/task")) == 1
@@ -40,12 +40,12 @@ def cases_of(tests):
 
 
 def measures(case):
-    return getattr(case, "measures", False)  # what could not be loaded is a case, too
+    return getattr(case, "measures", False)  # an import failure is also a case
 
 
 def load_tests(_loader, tests, _pattern):
-    """ctest runs a suite in parts. EGT_PART: "2/3", every third case from the second on; "alone", of those classes that
-    measure how fast something is (`measures`); "2/3 others", of the other classes. Without it: all cases."""
+    """Selects the part of a suite that ctest runs. EGT_PART "2/3": every third case from the second on. "alone":
+    classes that measure speed (`measures`). "2/3 others": part of the other classes. Without it: all cases."""
     part, *others = os.environ.get("EGT_PART", "1/1").split()
     cases = cases_of(tests)
     if part == "alone":
@@ -55,7 +55,7 @@ def load_tests(_loader, tests, _pattern):
 
 
 class ProgramTest(unittest.TestCase):
-    measures = False  # how fast something is, or has timeouts of 2 s: such a class wants the machine for itself
+    measures = False  # the class measures speed or has timeouts of 2 s, so it needs the machine exclusively
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="egt_e2e_"))
@@ -71,7 +71,7 @@ class ProgramTest(unittest.TestCase):
                               stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
 
     def side_by_side(self, items, run, at_once=4):
-        """(item, run(item, folder), folder) of each: several at once, each in a folder of its own."""
+        """(item, run(item, folder), folder) for each item; runs several concurrently, each in its own folder."""
         folders = [Path(tempfile.mkdtemp(prefix="side", dir=self.folder)) for _ in items]
         with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
             return list(zip(items, pool.map(run, items, folders), folders))
@@ -85,10 +85,10 @@ class ProgramTest(unittest.TestCase):
         return process
 
     def make_script(self):
-        """run.sh with the program that is there: nothing is installed or built."""
+        """run.sh with the existing program: nothing is installed or built."""
         scripts = self.folder / "root/scripts"
         scripts.mkdir(parents=True)
-        # Links: a file that was just written is busy while another thread's child starts.
+        # Links avoid "text file busy": a newly written file may still be open in the child of another thread.
         (scripts / "run.sh").symlink_to(SCRIPTS / "run.sh")
         for name in ("setup.sh", "build.sh"):
             (scripts / name).symlink_to(shutil.which("true"))
@@ -97,31 +97,31 @@ class ProgramTest(unittest.TestCase):
         return scripts / "run.sh"
 
     def files(self):
-        """All files below the folder, as paths relative to it."""
+        """Relative paths of all files below the folder."""
         return sorted(str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if p.is_file())
 
     def run_files(self, ranks):
-        """Those of the directory of a run on a common disk."""
+        """Files in a run's directory on a shared disk."""
         return sorted(f"run/{name}" for name in RESULT_FILES + [f"journal.rank{rank}.jsonl" for rank in range(ranks)])
 
     def result(self, directory="run"):
         return json.loads((self.folder / directory / "result.json").read_text())
 
     def check_interrupted(self, directory="run"):
-        """After a signal to mpirun, which kills its ranks a second later: on a busy machine their journals may be all there is, or a
-        result that was written when that second was nearly over."""
+        """Checks a run after a signal to mpirun, which kills its ranks one second later. On a busy machine only journals may remain,
+        or a result written shortly before the kill."""
         if (self.folder / directory / "result.json").exists() and self.result(directory)["verdict"] != "interrupted":
             self.assertIn("this was written before the end: the command report judges the journals", self.result(directory)["reasons"])
         self.assertIn(self.run_program("report", directory).returncode, (INCOMPLETE, INTERRUPTED))
 
     def page(self, done, directory="run"):
-        """Its report.html, which the last words name."""
+        """The run's report.html, as given in the last output lines."""
         self.assertIn(f"Files: {directory}/report.html, {directory}/result.json, ", done.stdout)
         return (self.folder / directory / "report.html").read_text()
 
     def processes(self):
-        """Of this test's runs: their working folder is its own. One that was seen counts until its last thread has ended:
-        a thread that waits for the disk outlives the others, and holds the locks of the files."""
+        """Processes of this test's runs, whose working folder is unique. A process seen once counts until its last thread
+        has exited: a thread that waits for the disk outlives the others and keeps the file locks."""
         self.seen |= {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and self.is_ours(entry)}
         self.seen = {process for process in self.seen if not has_ended(process)}
         return sorted(self.seen)
@@ -130,7 +130,7 @@ class ProgramTest(unittest.TestCase):
         try:
             return (process / "cwd").resolve() == self.folder.resolve()
         except OSError:
-            return False  # it ended meanwhile
+            return False  # the process has exited meanwhile
 
     def part(self, result, name, rank=0):
         return next(p for p in result["results"] if p["test_name"] == name and p["rank"] == rank)

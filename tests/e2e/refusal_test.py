@@ -1,4 +1,4 @@
-"""Bad input: the right exit code, one line, from rank 0 only, and nothing written."""
+"""Invalid input: the right exit code, one line from rank 0 only, and no files written."""
 from program import *
 from program import MPIRUN, PROGRAM
 
@@ -73,7 +73,7 @@ class Refusal(ProgramTest):
 
     def check_all(self, cases, ranks):
         def run(case, folder):
-            given = {a for a in case[0] if a.startswith("--")}  # twice would be another error
+            given = {a for a in case[0] if a.startswith("--")}  # a repeated option would be another error
             small = [a for pair in zip(SMALL[::2], SMALL[1::2]) if pair[0] not in given for a in pair]
             return self.run_program(*case[0], *small, ranks=ranks, folder=folder)
         for (arguments, code, named), done, folder in self.side_by_side(cases, run):
@@ -132,11 +132,11 @@ class Refusal(ProgramTest):
                 self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_an_address_space_that_libraries_crash_in(self):
-        """MPI's start, and the buffers of OpenBLAS; below them the loader refuses the program."""
-        for kib in (1_400_000, 1_100_000, 800_000, 500_000, 300_000):  # with how much it does depends on the libraries it has
+        """MPI startup and OpenBLAS buffers; with less memory the loader refuses the program."""
+        for kib in (1_400_000, 1_100_000, 800_000, 500_000, 300_000):  # the sufficient amount depends on the libraries
             words = ["sh", "-c", f'ulimit -v {kib}; exec "$0" "$@"', PROGRAM, "--steps", "5", "--memory", "0", "--no-io", "--output", f"{kib}"]
             done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
-            if (self.folder / f"{kib}").exists():  # it began, and got on as far as that is enough for
+            if (self.folder / f"{kib}").exists():  # the run started and continued as far as the memory allowed
                 self.assertIn(done.returncode, (0, ENVIRONMENT, INCOMPLETE), done.stdout + done.stderr)
                 if done.returncode != 0:
                     self.assertIn("ulimit -v", done.stdout + done.stderr)

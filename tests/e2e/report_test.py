@@ -1,4 +1,4 @@
-"""`report DIR` and `--resume DIR`: what is left of runs that were cut. EGT_KILL_ROUNDS=50 cuts 50 of them."""
+"""`report DIR` and `--resume DIR` on interrupted runs. EGT_KILL_ROUNDS=50 interrupts 50 of them."""
 import datetime
 import random
 import re
@@ -12,7 +12,7 @@ INCOMPLETE, WRONG_USAGE, ENVIRONMENT, INTERRUPTED = 4, 2, 3, 6
 SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--io-size", "1MB", "--io-repeats", "1", "--collective-timeout", "20s"]
 WITHOUT_MEMORY = ["0" if word == "64MB" else word for word in SMALL_NETWORK]
 PROGRESS_PERIOD_S = 1
-BUSY_S = 3  # until a machine that does much else comes to a rank's next step
+BUSY_S = 3  # max time until a busy machine reaches a rank's next step
 
 
 class Report(ProgramTest):
@@ -20,12 +20,12 @@ class Report(ProgramTest):
         return sorted((self.folder / directory).glob("journal.rank*.jsonl"))
 
     def records(self, journal):
-        """All of a journal; but for a torn end each line is one."""
+        """All records of a journal; every line except an incomplete last one must be a record."""
         lines = journal.read_text().split("\n")
         return [json.loads(line) for line in lines[:-1]]
 
     def cut(self, process):
-        """SIGKILL to all there are, mpirun too; gives the time of it."""
+        """Sends SIGKILL to all processes, including mpirun. Returns its time."""
         for rank in self.processes():
             try:
                 os.kill(rank, signal.SIGKILL)
@@ -37,7 +37,7 @@ class Report(ProgramTest):
         return now
 
     def start_and_cut(self, *arguments, ranks=2, seconds=2.0, begun='"progress"', network=SMALL_NETWORK):
-        """Cut so many seconds after every rank's journal holds the words of `begun`."""
+        """Kills the run this many seconds after every rank's journal contains `begun`."""
         process = self.start_program(*network, *arguments, ranks=ranks)
         self.wait_for(lambda: [begun in journal.read_text() for journal in self.journals()] == [True] * ranks)
         time.sleep(seconds)
@@ -132,7 +132,7 @@ class Directories(Report):
         self.assertEqual(told.split("Verdict:")[1], done.stdout.split("Verdict:")[1])
 
     def test_of_a_journal_cut_between_two_lines_keeps_the_fault(self):
-        """As if that rank had been killed before it found its fault."""
+        """As if that rank had been killed before it detected its fault."""
         done = self.run_program(*SMALL_NETWORK, "--steps", "20", "--check-every", "5", "--inject", "weight:rank=1,step=8", "--output", "run", ranks=2)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         text, journal = (self.folder / "run/result.json").read_text(), self.folder / "run/journal.rank1.jsonl"
@@ -197,12 +197,12 @@ class Directories(Report):
 
 
 class ResultFiles(Report):
-    """junit.xml and metrics.prom. EGT_JUNIT_SCHEMA names schemas, with ":" between them, that xmllint holds the former against."""
+    """junit.xml and metrics.prom. EGT_JUNIT_SCHEMA lists schemas, separated by ":", for validation by xmllint."""
 
     ATTRIBUTES = {"name", "package", "id", "timestamp", "hostname", "tests", "failures", "errors", "skipped", "time"}
 
     def junit(self, directory="run"):
-        """Its suites, all of them as the schemas want them."""
+        """Test suites of junit.xml, validated against the schemas."""
         path = self.folder / directory / "junit.xml"
         root = xml.etree.ElementTree.parse(path).getroot()
         self.assertEqual((root.tag, root.attrib), ("testsuites", {}))
@@ -225,7 +225,7 @@ class ResultFiles(Report):
         return root
 
     def metrics(self, directory="run"):
-        """{series: value}, once promtool, where it is there, has nothing to say."""
+        """{series: value}, checked with promtool if available."""
         text = (self.folder / directory / "metrics.prom").read_text()
         if shutil.which("promtool"):
             done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
@@ -235,7 +235,7 @@ class ResultFiles(Report):
         return {series: float(value) for series, value in samples}
 
     def check(self, directory="run"):
-        """Both tell what the result tells; the outcomes of the testcases by suite and name."""
+        """Both files agree with the result. Returns the outcomes of the test cases by suite and name."""
         result, root, metrics = self.result(directory), self.junit(directory), self.metrics(directory)
         self.assertEqual(metrics["egt_run_exit_code"], result["exit_code"])
         self.assertEqual([series for series, value in metrics.items() if series.startswith("egt_run_verdict") and value],
@@ -320,7 +320,7 @@ class Resume(Report):
         done = self.resume()
         self.assertIn("training restarts from the seed", done.stderr)
         result = self.result()
-        self.check_parts(result, None, {"duration", "done", "done, duration"})  # whose clock came first
+        self.check_parts(result, None, {"duration", "done", "done, duration"})  # depends on which clock was first
         self.assertAlmostEqual(result["test_summary"]["actual_duration_seconds"], 10, delta=4)
         drawn = json.loads(re.search(r'id="data">(.*?)</script>', self.page(done))[1])
         self.assertLess(drawn["began"], datetime.datetime.fromisoformat(result["parts_of_run"][1]["started_at"]).timestamp())
@@ -350,7 +350,7 @@ class Resume(Report):
         self.assertIn('<error type="interrupted"', (self.folder / "run/junit.xml").read_text())
         steps = self.result()["ranks"][0]["steps"]
         self.assertLess(steps, 4000)
-        (self.folder / "run/stop").touch()  # too late for that run, and not meant for the next
+        (self.folder / "run/stop").touch()  # too late for that run, and must not affect the next
         time.sleep(2.5)
         self.resume()
         self.assertFalse((self.folder / "run/stop").exists())

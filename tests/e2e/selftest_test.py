@@ -1,4 +1,4 @@
-"""Every fault that the checks claim to find is put in, found, and blamed on the right rank."""
+"""Every fault that the checks should detect is injected, detected, and blamed on the right rank."""
 from program import *
 
 KINDS = ["weight", "gradient", "activation", "gemm", "extreme", "all-reduce", "collective", "optimizer", "memory", "host-copy", "file-bit",
@@ -6,8 +6,8 @@ KINDS = ["weight", "gradient", "activation", "gemm", "extreme", "all-reduce", "c
 PERSISTENT = [f"{kind}-persistent" for kind in ("gradient", "activation", "gemm", "extreme", "all-reduce")]
 ROWS = KINDS + PERSISTENT
 NEED_TWO_RANKS = {"all-reduce", "all-reduce-persistent", "collective"}
-LONGEST_LATENCY = 6  # steps: a period of 4, and 2 until a step is retired
-EPOCH = 44  # steps in one precision
+LONGEST_LATENCY = 6  # in steps: a period of 4, and 2 until a step is retired
+EPOCH = 44  # steps per precision
 OWN_PACE = {"memory", "host-copy"} | {kind for kind in KINDS if kind.startswith("file")}
 FOUND_ALL = 0
 LIGHT = ["--layers", "64,96,64,32,16", "--extreme-iterations", "1", "--io-size", "1MB"]
@@ -39,7 +39,7 @@ class Selftest(ProgramTest):
         self.assertEqual((self.folder / "run/result.json").read_text(), text)
         page = self.page(report)
         self.assertIn("<details open><summary>selftest", page)
-        self.assertNotIn("Named by the checks", page)  # what is put in says nothing about a device
+        self.assertNotIn("Named by the checks", page)  # injected faults do not count against a device
 
     def check_kind(self, kind, entry, result, ranks):
         with self.subTest(kind=kind):
@@ -59,7 +59,7 @@ class Selftest(ProgramTest):
     def check_table(self, text, kinds):
         for kind in ROWS:
             if kind in PERSISTENT and kind not in kinds:
-                continue  # left out with its kind
+                continue  # omitted together with its kind
             lines = [line.split() for line in text.splitlines() if line.startswith(f"{kind} ")]
             self.assertEqual(len(lines), 1, text)
             self.assertEqual(lines[0][1] == "left", kind not in kinds, lines[0])

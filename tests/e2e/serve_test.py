@@ -1,4 +1,4 @@
-"""--serve: the page of a run that goes on, in a browser and for programs, and what its clients cannot do to the run."""
+"""--serve: the page of a running run, in a browser and for programs; clients cannot disturb the run."""
 import http.client
 import re
 import shutil
@@ -16,7 +16,7 @@ NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--no-io
 HOSTILE = "<img src=x onerror=alert(1)>"
 TOKEN = "a secret of some length"
 DASHBOARD = Path(__file__).parents[2] / "scripts/grafana.json"
-# Of sensors that a host may lack.
+# Metrics of sensors that a host may lack.
 SENSORS = {"egt_rank_power_watts", "egt_rank_power_limit_watts", "egt_rank_temperature_celsius", "egt_rank_memory_temperature_celsius"}
 PASS, FAULT, USAGE, INTERRUPTED = 0, 1, 2, 6
 
@@ -29,7 +29,7 @@ class Served(ProgramTest):
             raise unittest.SkipTest(told.split("no --serve: ")[1].splitlines()[0])
 
     def serve(self, *arguments, ranks=2, at="0", environment=None):
-        """Its process and the address of its page."""
+        """The process and the address of its page."""
         process = self.start_program(*NETWORK, *arguments, "--serve", at, ranks=ranks, environment=environment)
         self.lines = []
         for line in process.stderr:
@@ -41,20 +41,20 @@ class Served(ProgramTest):
         self.fail("".join(self.lines))
 
     def steps_in(self, seconds):
-        """About as many as this machine makes in that time."""
+        """Approximate number of steps of this machine in that time."""
         done = self.run_program(*NETWORK[:-1], "--duration", "4s", "--output", "before", ranks=2)
         self.assertEqual(done.returncode, PASS, done.stderr)
         return int(self.result("before")["ranks"][0]["steps"] * seconds / 4)
 
     def stop(self, process, code):
-        """As a user stops it."""
+        """Stops the run as a user does."""
         (self.folder / "run/stop").touch()
         self.assertEqual(process.wait(60), code, "".join(self.lines))
         self.wait_for(lambda: not self.processes(), 10)
         self.reader.join(10)
 
     def ask(self, url, path="", headers=None, method="GET", body=None):
-        """Status, headers and text."""
+        """Status, headers and text of the response."""
         request = urllib.request.Request(url + path, body, headers or {}, method=method)
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:
@@ -93,7 +93,7 @@ class Page(Served):
         browser.open(url)
         self.wait_for(lambda: count(".verdict.running") == 1)
         self.assertIn("nothing was found so far on 2 ranks", now("document.querySelector('.verdict').textContent"))
-        self.assertIn(HOSTILE, now("document.querySelector('#system').textContent"))  # it is text
+        self.assertIn(HOSTILE, now("document.querySelector('#system').textContent"))  # shown as text
         has_charts = "Dygraph=" in self.text(url)
         self.wait_for(lambda: count("td svg polyline") > 0)
         if has_charts:
@@ -107,7 +107,7 @@ class Page(Served):
         self.assertEqual(count(".verdict.fault"), 0)
         self.wait_for(lambda: count(".verdict.fault") == 1, 150)
         self.assertIn("memory", now("[...document.querySelectorAll('#happened th[scope=row]')].map((cell) => cell.textContent)"))
-        self.assertEqual(now("document.querySelector('#system table').own"), "the same")  # nothing is made anew, nothing flickers
+        self.assertEqual(now("document.querySelector('#system table').own"), "the same")  # updated in place, without flicker
         self.assertEqual(now("document.querySelector('#results details').open"), "true")
         if has_charts:
             self.wait_for(lambda: count("button[data-do=fault]:not([hidden])") == 1 and count("button.moment") > 0)
@@ -129,7 +129,7 @@ class Page(Served):
         result = json.loads(self.text(url, "api/result"))
         self.assertEqual((result["verdict"], result["running"], result["exit_code"]), ("running", True, None))
         self.assertEqual([rank["rank"] for rank in result["ranks"]], [0, 1])
-        self.assertNotIn("nodes", result)  # no host has passed
+        self.assertNotIn("nodes", result)  # no verdict for any host
         self.wait_for(lambda: self.ask(url, "healthz")[0] == 503, 150)
         self.assertRegex(self.ask(url, "healthz")[2], "^fault\n")
         result = json.loads(self.text(url, "api/result"))
@@ -231,7 +231,7 @@ class Access(Served):
 
 
 class Clients(Served):
-    """Whatever they do: the run goes on, and its memory stays as it is."""
+    """Whatever clients do, the run continues and its memory use does not grow."""
 
     def connect(self, url):
         client = socket.create_connection(("127.0.0.1", urllib.parse.urlsplit(url).port), timeout=20)
@@ -239,7 +239,7 @@ class Clients(Served):
         return client
 
     def raw(self, url, request):
-        """The first line of the answer; empty: it was closed."""
+        """First line of the response; empty if the connection was closed."""
         with self.connect(url) as client:
             try:
                 client.sendall(request)
@@ -279,14 +279,14 @@ class Clients(Served):
         clients = [self.connect(url) for _ in range(1000)]
         self.assertLess(len(os.listdir(f"/proc/{rank}/fd")) - files, 85)
         for client in clients[:8]:
-            client.sendall(b"GET / HT")  # and then nothing
-        self.wait_for(lambda: self.ended(clients) == 1000)  # although each of them waits, for longer than it may
+            client.sendall(b"GET / HT")  # then sends nothing more
+        self.wait_for(lambda: self.ended(clients) == 1000)  # although each waits longer than its limit
         self.assertEqual(self.text(url, "healthz"), "ok\n")
         self.assertLess(self.resident_kb(rank) - before, 20000)
         self.stop(process, INTERRUPTED)
 
     def test_slow_clients_leave_healthz_to_others(self):
-        """None of them completes its request, and as many ask for the page and read nothing."""
+        """Clients that never complete a request, and as many that request the page but never read it."""
         process, url = self.serve("--steps", "1000000")
         self.wait_for(lambda: "egt_rank_work_index" in self.text(url, "metrics"))
         clients = []
@@ -296,7 +296,7 @@ class Clients(Served):
                 try:
                     client.sendall(b"GET / HT")
                 except ConnectionError:
-                    pass  # it was the oldest
+                    pass  # the oldest connection was closed
             self.assertEqual(self.text(url, "healthz"), "ok\n")
         for _ in range(20):
             deaf = socket.socket()
@@ -315,7 +315,7 @@ class Clients(Served):
         self.stop(process, INTERRUPTED)
 
     def ended(self, clients):
-        """How many the server closed."""
+        """Number of connections closed by the server."""
         count = 0
         for client in clients:
             client.setblocking(False)
@@ -329,7 +329,7 @@ class Clients(Served):
         return count
 
     def test_slow_ones_are_sent_away(self):
-        """A byte a while, or nothing ever read."""
+        """Clients that send one byte at a time, or never read."""
         process, url = self.serve("--steps", "1000000")
         self.text(url)
         slow, deaf = self.connect(url), socket.socket()
@@ -353,7 +353,7 @@ class Clients(Served):
 
         def is_open():
             rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-            return any(row[1].endswith(port) and row[2].endswith(mine) and row[9] != "0" for row in rows)  # by a process
+            return any(row[1].endswith(port) and row[2].endswith(mine) and row[9] != "0" for row in rows)  # held by a process
 
         self.wait_for(is_open)
         self.wait_for(refused, 30)

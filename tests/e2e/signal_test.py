@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Every way to stop a run, at every moment: it ends within 5 s with a valid result, and leaves nothing behind.
+"""Every way to stop a run, at every moment: it ends within 5 s with a valid result and leaves nothing behind.
 
 signal_test.py [--all] [--jobs N] [--program PROGRAM] [--run-script scripts/run.sh] [--mpirun "mpirun .."] [NAME ..]
-prints a table of the cases whose names contain one of NAME. Needs nothing but the program, run.sh and an Open MPI;
-what this mpirun does not hand on to its ranks is found out and told, and the run is then stopped by its stop file."""
+prints a table of the cases whose names contain one of NAME. Needs only the program, run.sh and an Open MPI. Signals
+that this mpirun does not forward to its ranks are detected and reported; a stop file is used instead."""
 import argparse
 import concurrent.futures
 import contextlib
@@ -22,9 +22,9 @@ import time
 from pathlib import Path
 
 LIMIT_S = 5.0
-DEGRADED, INTERRUPTED, MPIRUN_WAS_ENDED = 5, 6, 1  # mpirun ends with 1 on SIGINT and SIGTERM, whatever its ranks return
+DEGRADED, INTERRUPTED, MPIRUN_WAS_ENDED = 5, 6, 1  # mpirun exits with 1 on SIGINT and SIGTERM, whatever its ranks return
 EARLY_S, AGAIN_S = 0.3, 0.4
-RESEND_S = 1.0  # mpirun drops a signal that comes before it has started its ranks
+RESEND_S = 1.0  # mpirun drops signals that arrive before its ranks have started
 PREFIX = "extreme_gpu_trainer: "
 LOAD = ["--layers", "64,96,32", "--batch", "32", "--memory", "256MB", "--io-size", "16MB", "--io-every", "1", "--io-repeats", "50", "--io-dir", "."]
 SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "USR1": signal.SIGUSR1, "USR2": signal.SIGUSR2}
@@ -32,9 +32,9 @@ settings = argparse.Namespace()
 
 
 class Case:
-    """`start`: alone, mpirun, run.sh (in a terminal of its own); `how`: INT TERM USR1 USR2, file, key (Ctrl-C), rank;
-    `when`: early (0.3 s after the start), mid, twice; special is that signals are blocked by whoever starts it, that the load's duty
-    is low (duty), or that the terminal is stopped by Ctrl-S (xoff)."""
+    """`start`: alone, mpirun, run.sh (in its own terminal). `how`: INT TERM USR1 USR2, file, key (Ctrl-C), rank. `when`: early (0.3
+    s after the start), mid, twice. `special`: signals are blocked by the parent, the duty cycle is low (duty), or the terminal is
+    stopped by Ctrl-S (xoff)."""
 
     def __init__(self, start, how, when="mid", *special, command=(), essential=True, serial=False):
         self.start, self.how, self.when, self.special = start, how, when, special
@@ -70,7 +70,7 @@ def cases():
 
 
 def processes_in(folder):
-    """All whose working folder it is."""
+    """All processes with this working folder."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -80,7 +80,7 @@ def processes_in(folder):
 
 
 def listens(process):
-    """Does it take SIGUSR2?"""
+    """True if the process handles SIGUSR2."""
     with contextlib.suppress(OSError):
         caught = next(line for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith("SigCgt:"))
         return int(caught.split()[1], 16) >> (signal.SIGUSR2 - 1) & 1
@@ -114,7 +114,7 @@ class Run:
             words += ["--size", "64MB", "--repeats", "100"]
         if command == ["bench"]:
             words += ["--trial-time", "60s"]
-        if "duty" in case.special:  # steps of a tenth of a second and more, so that rests are long
+        if "duty" in case.special:  # steps of at least 0.1 s, so that idle periods are long
             words[words.index("64,96,32")] = "512,1024,512"
             words[words.index("--batch") + 1] = "256"
             words += ["--inject", "temperature:rank=0,step=2"]
@@ -130,7 +130,7 @@ class Run:
         if case.start == "run.sh":
             words = [str(self.make_root() / "scripts/run.sh"), *self.arguments()]
             environment["EGT_RANKS"] = "2"
-        ours = ("USR1", "USR2") if case.start == "run.sh" else SIGNALS  # a shell cannot unblock what its Ctrl-C sends
+        ours = ("USR1", "USR2") if case.start == "run.sh" else SIGNALS  # a shell cannot unblock the signal of its Ctrl-C
         blocked = [SIGNALS[name] for name in ours] if "blocked" in case.special else []
         if case.start == "run.sh" or "xoff" in case.special:
             return self.start_in_terminal(words, environment, blocked)
@@ -141,11 +141,11 @@ class Run:
         return process
 
     def make_root(self):
-        """run.sh with the program that is there: nothing is installed or built."""
+        """run.sh with the existing program: nothing is installed or built."""
         root = self.folder / "root"
         (root / "scripts").mkdir(parents=True)
         (root / "build").mkdir()
-        # Links: a file that was just written is busy while another thread's child starts.
+        # Links avoid "text file busy": a newly written file may still be open in the child of another thread.
         (root / "scripts/run.sh").symlink_to(settings.run_script)
         for name in ("setup.sh", "build.sh"):
             (root / "scripts" / name).symlink_to(shutil.which("true"))
@@ -158,7 +158,7 @@ class Run:
         def enter():
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell has background jobs ignore it, and their shells cannot trap it then
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # shells ignore it in background jobs, and then cannot trap it
             signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
         process = subprocess.Popen(words, cwd=self.folder, stdin=user, stdout=user, stderr=user, env=environment, preexec_fn=enter)
         os.close(user)
@@ -200,14 +200,14 @@ class Run:
     def wait_for_the_moment(self):
         if self.case.when == "early":
             time.sleep(max(0.0, self.started + EARLY_S - time.monotonic()))
-            if self.case.start != "run.sh" and self.case.how != "file":  # while the program is still being loaded signals kill it
+            if self.case.start != "run.sh" and self.case.how != "file":  # signals kill the program while it is being loaded
                 self.wait_for(lambda: len(self.ranks()) == (2 if self.case.start == "mpirun" else 1) and all(map(listens, self.ranks())))
             return
         self.wait_for(self.is_at_work)
         time.sleep(0.5)
         if "duty" in self.case.special:
             self.wait_for(lambda: "over the limit" in self.told() or "load" in self.told(), 30)
-            time.sleep(3)  # the load goes down step by step
+            time.sleep(3)  # the load decreases in steps
         if "xoff" in self.case.special:
             os.write(self.terminal, b"\x13")
             time.sleep(1)
@@ -234,7 +234,7 @@ class Run:
         asked = time.monotonic()
         while not self.has_ended() and time.monotonic() - self.asked < seconds:
             time.sleep(0.02)
-            if resend and time.monotonic() - asked > RESEND_S and self.ranks():  # else mpirun is ending, and it would be killed
+            if resend and time.monotonic() - asked > RESEND_S and self.ranks():  # otherwise mpirun is exiting and would be killed
                 asked = time.monotonic()
                 self.ask()
 
@@ -261,11 +261,11 @@ class Run:
         except subprocess.TimeoutExpired:
             self.code = None
         time.sleep(0.1)
-        # The second signal has mpirun kill its ranks at once: the run is then judged from its journals.
+        # On the second signal mpirun kills its ranks at once, so the verdict comes from the journals.
         if case.start == "mpirun" and case.how in ("INT", "TERM") and case.when == "twice" and self.result() is None:
             self.reported = subprocess.run([settings.program, "report", "run"], cwd=self.folder, capture_output=True, timeout=30).returncode
 
-    # ---- What came of it.
+    # ---- Outcome.
 
     def result(self):
         try:
@@ -281,7 +281,7 @@ class Run:
 
     def problems(self):
         case, found, result = self.case, [], self.result()
-        limit = 2 * LIMIT_S if "duty" in case.special else LIMIT_S  # its steps are long, and other tests compute beside it
+        limit = 2 * LIMIT_S if "duty" in case.special else LIMIT_S  # its steps are long, and other tests run concurrently
         if self.seconds > limit:
             found.append(f"took more than {limit:g} s")
         if self.code not in case.codes():
@@ -328,7 +328,7 @@ def row(case, seconds="-", code="-", verdict="-", left="-", outcome=""):
 
 
 def tell(line):
-    sys.stdout.write(line + "\n")  # at once: others tell too
+    sys.stdout.write(line + "\n")  # one write: concurrent threads also print
     sys.stdout.flush()
 
 
@@ -351,7 +351,7 @@ def make(case):
 
 
 def is_handed_on(name):
-    """Does mpirun hand this signal on to its ranks?"""
+    """True if mpirun forwards this signal to its ranks."""
     number = int(SIGNALS[name])
     script = f"trap 'exit 7' {number}; echo up; i=0; while [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done"
     process = subprocess.Popen([*settings.mpirun, "-np", "1", "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -391,7 +391,7 @@ def main():
     together = [case for case in chosen if not case.serial]
     with concurrent.futures.ThreadPoolExecutor(settings.jobs) as pool:
         passed = list(pool.map(make, together))
-    # Seconds are bounded, and others ran beside it: what failed must hold alone.
+    # Time limits are tight and cases ran concurrently: repeat failed cases alone.
     passed = [good or make(case) for case, good in zip(together, passed)]
     passed += [make(case) for case in chosen if case.serial]  # the ranks have one second
     tell(f"{sum(passed)} of {len(passed)} cases are as they must be")

@@ -1,4 +1,4 @@
-"""Jobs of Slurm: munged, slurmctld and two slurmd, on two hosts of their own; skipped (77) where one is missing."""
+"""Slurm jobs: munged, slurmctld and two slurmd on two separate hosts. Skipped (77) if one is missing."""
 from hosts import *
 from hosts import AGENT, MCA, PROGRAM, Path, main
 
@@ -33,7 +33,7 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 class Slurm(HostsTest):
     def setUp(self):
         super().setUp()
-        self.folder.chmod(0o755)  # munge wants it
+        self.folder.chmod(0o755)  # required by munge
         for name in ("munge", "state", *(f"{kind}.{host}" for kind in ("spool", "tmp") for host in self.HOSTS)):
             (self.folder / name).mkdir()
         (self.folder / "munge/key").write_bytes(os.urandom(128))
@@ -42,17 +42,17 @@ class Slurm(HostsTest):
         self.environment = {**self.hosts.environment(), "SLURM_CONF": str(self.folder / "slurm.conf"), "EGT_PROGRAM": PROGRAM,
                             "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin", "SLURM_MPI_TYPE": "none",
                             **{f"OMPI_MCA_{name}": MCA[name] for name in ("btl_tcp_if_include", "pml", "btl")}}
-        # They go when their hosts do.
+        # The daemons exit with their hosts.
         munge = self.folder / "munge"
         files = [f"--{name}-file={munge / name}" for name in ("key", "pid", "log", "seed")]
-        self.on("hosta", ["munged", *files, f"--socket={munge / 'socket'}", "--origin=127.0.0.1"])  # a name that it can look up
+        self.on("hosta", ["munged", *files, f"--socket={munge / 'socket'}", "--origin=127.0.0.1"])  # a resolvable name
         self.on("hosta", ["slurmctld", "-i"])
         for host in self.HOSTS:
             self.on(host, ["slurmd", "-N", host])
         self.wait_for(lambda: self.ask("sinfo", "--noheader", "--Node", "--format=%t").split() == ["idle"] * 2, 30)
 
     def on(self, host, words, check=True, timeout=300):
-        """Daemons leave this shell with its files closed: what they print is in their logs."""
+        """Daemons detach from this shell with their files closed; their output is in their logs."""
         out, err = self.folder / "out", self.folder / "err"
         with out.open("w") as output, err.open("w") as errors:
             done = subprocess.run([AGENT, self.hosts.address(host), "exec", *map(str, words)], cwd=self.folder, env=self.environment,
@@ -72,7 +72,7 @@ class Slurm(HostsTest):
         return self.ask("sbatch", "--parsable", *tasks, SCRIPT, *arguments).strip()
 
     def job(self, number):
-        """What Slurm says of it: "JobState" and so on."""
+        """Slurm's fields of the job: "JobState" and so on."""
         return dict(word.split("=", 1) for word in self.ask("scontrol", "--oneliner", "show", "job", number).split() if "=" in word)
 
     def wait_for_job(self, number, seconds=60):

@@ -1,4 +1,4 @@
-"""Ranks that hang, are stopped or killed, and stalls that pass. EGT_STALL_ROUNDS=20 repeats each loss 20 times."""
+"""Ranks that hang, are stopped or killed, and temporary stalls. EGT_STALL_ROUNDS=20 repeats each loss 20 times."""
 import shutil
 
 from program import *
@@ -8,12 +8,12 @@ TIMEOUT_S = 3
 STEP = 20
 HOW = {"hang": "stuck", "stop": "silent", "kill": "vanished"}
 SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--io-size", "1MB", "--collective-timeout", f"{TIMEOUT_S}s"]
-# Of a rank that has no time to tell, peers know what it did a moment before.
+# If a rank cannot report its phase, its peers know the phase of a moment before.
 PHASES = {"hang": ("step",), "stop": ("step", "train", "checks", "collective", "start"), "kill": ("step", "train", "checks", "collective", "start")}
 
 
 def memory_for(kind):
-    """With hangs only: its part takes all the cores that others leave, and signal_test.py and hosts_test.py stop and kill with it."""
+    """Enables the memory part for hangs only: it takes all spare cores. signal_test.py and hosts_test.py combine it with kills."""
     return ["--memory", "64MB" if kind == "hang" else "0"]
 
 
@@ -24,9 +24,9 @@ class Stall(ProgramTest):
                                 "--output", directory, *more, ranks=3)
         self.wait_for(lambda: not self.processes(), 30)
         told = done.stdout + done.stderr
-        if kind == "kill":  # mpirun hears of that before any survivor ends with 4, and tells the signal
+        if kind == "kill":  # mpirun detects it before any survivor exits with 4, and reports the signal
             self.assertEqual(done.returncode, 128 + signal.SIGKILL, told)
-            if not (self.folder / directory / "result.json").exists():  # mpirun was faster than the survivors
+            if not (self.folder / directory / "result.json").exists():  # mpirun was faster than the surviving ranks
                 self.assertEqual(self.run_program("report", directory).returncode, 4)
         else:
             self.assertEqual(done.returncode, 4, told)
@@ -59,7 +59,7 @@ class Stall(ProgramTest):
                 result, _, directory = self.lose(kind, rank, "--max-restarts", "0")
                 self.check_loss(kind, rank, result)
                 self.check_report(directory)
-                if kind == "hang":  # who is stopped or killed cannot remove its file; the next run does
+                if kind == "hang":  # a stopped or killed rank cannot remove its file; the next run removes it
                     self.assertEqual([f for f in self.files() if not f.startswith(kind)], [])
 
     def test_a_rank_that_hangs_for_good_is_lost_after_the_restart_that_it_does_not_come_to(self):
@@ -86,7 +86,7 @@ class Stall(ProgramTest):
         return [self.part(self.result(directory), "train", rank)["weight_digest"] for rank in range(3)]
 
     def check_stall_that_passes(self, kind, rank):
-        """It costs one restart and changes nothing."""
+        """A stall costs one restart and changes no result."""
         steps = [*SMALL_NETWORK, *memory_for(kind), "--steps", "300"]
         clean = self.run_program(*steps, "--output", "clean", ranks=3)
         self.assertEqual(clean.returncode, 0, clean.stderr)
@@ -99,17 +99,17 @@ class Stall(ProgramTest):
 
 
     def test_a_stop_while_a_rank_hangs_leaves_what_that_one_found_and_who_hangs(self):
-        self.check_stop_while_one_hangs(1, ("incomplete", 4))  # rank 0 does not know of it yet
+        self.check_stop_while_one_hangs(1, ("incomplete", 4))  # rank 0 has not detected it yet
 
     def test_a_stop_while_a_rank_hangs_leaves_what_the_waiting_one_found(self):
         self.check_stop_while_one_hangs(0, ("fault", 1))
 
     def check_stop_while_one_hangs(self, struck, verdict):
-        """mpirun would kill them all a second later."""
+        """mpirun would kill all ranks a second later."""
         process = self.start_program(*SMALL_NETWORK[:-1], "100s", "--memory", "64MB", "--duration", "300s", "--inject", "hang:rank=1,step=20",
                                      "--inject", f"memory:rank={struck},step=19", "--output", "run", ranks=2)
         self.wait_for(lambda: '"kind":"hang"' in self.journal(1))
-        time.sleep(5)  # in which the flip is found, and nobody takes it to the journal
+        time.sleep(5)  # the flip is detected, but not yet written to the journal
         self.assertFalse((self.folder / "run/result.json").exists())
         process.send_signal(signal.SIGUSR2)
         self.wait_for(lambda: (self.folder / "run/result.json").exists() and '"kind":"fault"' in self.journal(struck), 30)
@@ -131,7 +131,7 @@ class Stall(ProgramTest):
         return path.read_text() if path.exists() else ""
 
 
-# A case each: ctest runs them side by side.
+# One test case per kind: ctest runs them concurrently.
 for kind in HOW:
     for rank in range(3):
         setattr(Stall, f"test_a_rank_lost_{kind}_{rank}", lambda self, kind=kind, rank=rank: self.check_rounds_of(kind, rank))

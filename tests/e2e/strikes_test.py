@@ -6,18 +6,18 @@ from program import *
 
 NEURONS, BATCH = [40, 48, 32, 16], 16  # no other GEMM has the shape of the first layer's
 LAYERS = list(zip(NEURONS, NEURONS[1:]))
-GEMMS = 3 * len(LAYERS) - 1  # of a pass
+GEMMS = 3 * len(LAYERS) - 1  # per pass
 CHAIN_ITERATIONS = 2
 CHAINS = BATCH * sum(NEURONS[1:-1]) * CHAIN_ITERATIONS
 BITS = {"gemm": 64, "sinf": 32, "expf": 32, "message": 32}
 CALLS = {"gemm": GEMMS, "sinf": CHAINS, "expf": CHAINS}
 KINDS = list(BITS)
-SUMS = [64 * (-(-inputs * outputs // 64) - (-outputs // 64)) for inputs, outputs in LAYERS]  # elements: each layer has an all-reduce of its own
-TERM_BIT = 30  # of three or more ranks: a wrong sum on all of them shows above the sum's rounding only
-DISTANCE = 20  # steps from one strike to the next: checks in between find all well
+SUMS = [64 * (-(-inputs * outputs // 64) - (-outputs // 64)) for inputs, outputs in LAYERS]  # elements: one all-reduce per layer
+TERM_BIT = 30  # with three or more ranks: a wrong sum on all ranks is detected only above its rounding error
+DISTANCE = 20  # steps between strikes: the checks in between must pass
 MAX_LATENCY = 4
 STRIKES = int(os.environ.get("EGT_STRIKES", 3))
-STRIKES_PER_RUN = min(4, STRIKES)  # of each kind
+STRIKES_PER_RUN = min(4, STRIKES)  # per kind
 
 
 class Strikes(ProgramTest):
@@ -33,7 +33,7 @@ class Strikes(ProgramTest):
         return done, self.result(directory.name), lines
 
     def detection_steps(self, directory):
-        """By incident: the step that was computed last when a rank first reported it."""
+        """By incident: the last computed step when a rank first reported it."""
         steps = {}
         for journal in directory.glob("journal.rank*.jsonl"):
             for record in map(json.loads, journal.read_text().splitlines()):
@@ -46,19 +46,19 @@ class Strikes(ProgramTest):
         return {part["weight_digest"] for part in result["results"] if part["test_name"] == "train"}
 
     def clean_run(self, ranks, steps):
-        """Its weights, and of how many inputs the known-answer passes before the first step are."""
+        """Its weights, and the number of inputs of the known-answer passes before the first step."""
         done, result, passes = self.run_job(ranks, steps, EGT_STRIKES_TRACE="1")
         self.assertEqual((done.returncode, result["faults"]), (0, []), done.stdout + done.stderr)
         digests = self.digests(result)
         self.assertEqual(len(digests), 1)
         self.assertEqual({tuple(one["calls"]) for one in passes}, {(GEMMS, CHAINS, CHAINS)})
         inputs = 1 + max(one["input"] for one in passes)
-        known = inputs - steps * min(ranks, 2)  # of each step its own and, if there is a peer, the next rank's
+        known = inputs - steps * min(ranks, 2)  # per step its own and, if there is a peer, the next rank's
         self.assertIn(known, range(1, 6))
         return digests, known
 
     def plan(self, ranks, known, chosen):
-        """(step, the strike as the preload reads it)"""
+        """(step, strike in the syntax of the preload library)"""
         kinds = [kind for kind in KINDS if ranks > 1 or kind != "message"] * STRIKES_PER_RUN
         chosen.shuffle(kinds)
         strikes = []
@@ -85,7 +85,7 @@ class Strikes(ProgramTest):
         return (strike["input"] - known) // min(ranks, 2)
 
     def blamed_rank(self, strike):
-        """None: all ranks, which got the same wrong sum."""
+        """None: all ranks, which received the same wrong sum."""
         if strike["struck"] != "message":
             return strike["rank"]
         return strike["peer"] if strike["call"] % 2 else None
@@ -130,7 +130,7 @@ class Strikes(ProgramTest):
         repeats = {(one["detector"], one["rank"]): one["count"] for one in result["fault_repeats"]}
         for strike in struck:
             step = self.struck_step(strike, known, ranks)
-            # A message may belong to the step before, whose last all-reduces overlap with this one.
+            # A message may belong to the previous step, whose last all-reduces overlap with this one.
             steps = (step - 1, step) if strike["struck"] == "message" else (step,)
             faults = [fault for fault in left if fault["step"] in steps]
             left = [fault for fault in left if fault["step"] not in steps]
@@ -145,6 +145,14 @@ class Strikes(ProgramTest):
             wrong.append(("a strike was missed, or not repaired: other weights than in the clean run", struck, result["faults"]))
         if (done.returncode, result["verdict"]) != ((1, "fault") if result["faults"] else (0, "pass")):
             wrong.append((done.returncode, result["verdict"], result["reasons"]))
+
+    def test_a_function_that_is_wrong_in_every_call_on_all_ranks(self):
+        """The host samples do not call the function that they verify."""
+        self.runs = []
+        for ranks in (1, 2):
+            done, result, _ = self.run_job(ranks, 30, EGT_WRONG_TANF="1")
+            self.assertEqual((done.returncode, result["verdict"]), (1, "fault"), done.stdout)
+            self.assertIn("host sample", {fault["detector"] for fault in result["faults"]})
 
     def test_one_rank(self):
         self.check(1)

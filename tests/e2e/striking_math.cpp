@@ -1,7 +1,7 @@
-// Preloaded: flips one bit of a result of a GEMM, sinf or expf of the training, or of a message of a gradient
-// all-reduce. EGT_STRIKES_AT: what to strike; EGT_STRIKES_LOG: the file for what was struck, and if
-// EGT_STRIKES_TRACE is set, for all passes and messages. It knows a training step by its input, the operand
-// of the first layer's GEMM, whose shape is EGT_STRIKES_INPUT ("batch,neurons,inputs").
+// Preload library that flips one bit of a result of a GEMM, sinf or expf of the training, or of a gradient
+// all-reduce message. EGT_STRIKES_AT selects the strikes. EGT_STRIKES_LOG is the file for executed strikes
+// and, with EGT_STRIKES_TRACE, for all passes and messages. A training step is recognized by its input, the
+// operand of the first layer's GEMM with the shape EGT_STRIKES_INPUT ("batch,neurons,inputs").
 #include <dlfcn.h>
 #include <fcntl.h>
 #define OMPI_SKIP_MPICXX 1
@@ -23,9 +23,9 @@ namespace {
 enum Function { gemm, sine, exponential, message };
 constexpr std::array names{"gemm", "sinf", "expf", "message"};
 
-/// At call number `call` of a function after the input `input` was seen for the `seen`th time. Of messages:
-/// the first one to `peer` after the input was seen, of the all-reduce with number `call / 2` of the sizes;
-/// if `call` is odd, with sums, else with terms.
+/// Strikes call number `call` of a function after the `seen`th occurrence of the input `input`. For messages:
+/// the first one to `peer` after the input was seen, in the all-reduce with index `call / 2` in the list of
+/// sizes. An odd `call` selects sums, an even one terms.
 struct Strike {
   int rank = 0, input = 0, seen = 0;
   Function function = gemm;
@@ -75,10 +75,10 @@ class Striker {
     calls_ = {};
   }
 
-  /// A result of `elements` values of type T, `columns` in a row, `leading` from row to row.
+  /// A result of `elements` values of type T, `columns` per row, with stride `leading` between rows.
   template <typename T, typename Bits>
   void result(Function function, T* values, unsigned elements, unsigned columns = 1, unsigned leading = 1) {
-    if (::gettid() == ::getpid()) return;  // the main thread computes the samples of the checks, no pass
+    if (::gettid() == ::getpid()) return;  // the main thread computes samples of checks, not passes
     const std::lock_guard lock(mutex_);
     if (inputs_seen_.empty()) return;
     const int call = calls_[function]++;
@@ -90,10 +90,10 @@ class Striker {
     }
   }
 
-  /// Null: this message is left alone.
+  /// Returns null if this message is not struck.
   float* struck_message(const void* data, int bytes, int peer, int tag) {
-    // Of the communicator's tags (mpi_group.cpp) these are of collectives, the others of single messages. An
-    // all-reduce sends its terms with an even one and its sums with the next one.
+    // In the communicator's tag range (mpi_group.cpp), these tags belong to collectives and the others to
+    // single messages. An all-reduce sends its terms with an even tag and its sums with the next one.
     constexpr int collective_tags = 2 * 4096, tags = 3 * 4096, tag_of_texts = 1;
     if (tag % tags >= collective_tags || tag == tag_of_texts || bytes % 4 != 0) return nullptr;
     const std::lock_guard lock(mutex_);
@@ -133,7 +133,7 @@ class Striker {
     write(text.data());
   }
 
-  /// What the pass that ends called.
+  /// Logs the calls of the pass that ends.
   void trace() const {
     static const bool is_traced = std::getenv("EGT_STRIKES_TRACE") != nullptr;
     if (!is_traced || inputs_seen_.empty()) return;
@@ -155,9 +155,9 @@ class Striker {
   int rank_ = 0, batch_ = 0, neurons_ = 0, inputs_ = 0;
   std::vector<Strike> strikes_;
   std::vector<Input> inputs_seen_;
-  std::size_t input_ = 0;       ///< of the pass under way
-  std::array<int, 3> calls_{};  ///< of each function in this pass, but of messages
-  std::array<int, 3> sums_{};   ///< elements of a step's all-reduces
+  std::size_t input_ = 0;       ///< of the current pass
+  std::array<int, 3> calls_{};  ///< calls per function in this pass, except messages
+  std::array<int, 3> sums_{};   ///< elements per all-reduce of a step
   int ranks_ = 1;
 };
 
@@ -215,7 +215,14 @@ extern "C" float expf(float value) noexcept {
   return result;
 }
 
-/// A copy is struck: what the rank itself keeps stays as it is.
+/// With EGT_WRONG_TANF every result has the wrong sign.
+extern "C" float tanf(float value) noexcept {
+  static const auto call = real<float (*)(float)>("tanf");
+  static const bool is_wrong = std::getenv("EGT_WRONG_TANF") != nullptr;
+  return is_wrong ? -call(value) : call(value);
+}
+
+/// Strikes a copy, so that the rank's own data stay unchanged.
 extern "C" int MPI_Isend(const void* data, int bytes, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
                          MPI_Request* request) {
   static const auto call = real<decltype(&MPI_Isend)>("MPI_Isend");

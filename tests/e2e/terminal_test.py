@@ -1,4 +1,4 @@
-"""What a person sees in a window of tmux: the bar and its rows are redrawn in place, whatever becomes of the window."""
+"""Output in a tmux window: the bar and its rows are redrawn in place, even if the window changes."""
 import re
 import shlex
 import shutil
@@ -27,7 +27,7 @@ class Terminal(ProgramTest):
         self.addCleanup(lambda: (self.folder / "run" / "stop").touch() if (self.folder / "run").is_dir() else None)
 
     def screen(self):
-        """The window's lines, those that have scrolled away among them."""
+        """Lines of the window, including the scrollback."""
         return [line.rstrip() for line in self.tmux("capture-pane", "-p", "-S", "-").splitlines()]
 
     def await_screen(self, is_there, seconds=60):
@@ -40,7 +40,7 @@ class Terminal(ProgramTest):
             time.sleep(0.1)
 
     def block(self, lines, ranks):
-        """The bar and what is below it; None while it is being drawn, or is there twice."""
+        """The bar and the lines below it; None during a redraw, or if it appears twice."""
         text = [line for line in lines if line]
         bars = [i for i, line in enumerate(text) if line.startswith("[")]
         below = [line for line in text[bars[0] + 1:] if not line.startswith("EXTREME EPOCH")] if len(bars) == 1 else []
@@ -55,14 +55,14 @@ class Terminal(ProgramTest):
         return block
 
     def resize(self, columns, lines):
-        """While the program rests: what it writes for a window that has just changed cannot fit it."""
+        """Resizes the window while the program is paused: output for the previous size could not fit."""
         pane = int(self.tmux("display-message", "-p", "#{pane_pid}"))
         program = next(int(name) for name in os.listdir("/proc") if name.isdigit() and self.is_program_of(int(name), pane))
         os.kill(program, signal.SIGSTOP)
         try:
             time.sleep(0.2)
             self.tmux("resize-window", "-x", columns, "-y", lines)
-            time.sleep(0.5)  # until the terminal has that size, too
+            time.sleep(0.5)  # until the terminal also has that size
         finally:
             os.kill(program, signal.SIGCONT)
         time.sleep(1)  # some redraws
@@ -84,7 +84,7 @@ class Terminal(ProgramTest):
         self.start(80, 24, *LONG, ranks=None)
         narrow = self.check_block(80, 1)
         self.resize(200, 50)
-        self.await_screen(lambda lines: len((self.block(lines, 1) or narrow)[0]) > len(narrow[0]))  # the bar uses the room
+        self.await_screen(lambda lines: len((self.block(lines, 1) or narrow)[0]) > len(narrow[0]))  # the bar uses the full width
         self.check_block(200, 1)
         for columns in (60, 45, 120):
             self.resize(columns, 20)

@@ -1,18 +1,18 @@
-"""What libraries may do to a process. No thread to be had, as under a limit on processes: exit 3 with the reason, whichever thread it
-is, and no hang; one that is wanted only after some steps (of a stream's share of the cores) leaves an incomplete run: 4. No memory for a
-thread. Products that hang."""
+"""Effects of libraries on a process. If no thread can be created, as under a process limit: exit 3 with the reason for any thread, and
+no hang. A thread that is needed only after some steps (for a stream's share of the cores) leaves an incomplete run: 4. Also: no memory
+for a thread, and GEMMs that hang."""
 from program import *
 
 PASS, ENVIRONMENT, INCOMPLETE, INTERRUPTED = 0, 3, 4, 6
 TINY = ["--layers", "16,8", "--batch", "8", "--memory", "64MB", "--io-size", "1MB", "--io-repeats", "1", "--steps", "20", "--log-file", "log",
         "--output", "run"]
-MOST = 40  # threads that a rank may start, far more than it does
-AT_ONCE = 4  # such runs
+MOST = 40  # far more threads than a rank starts
+AT_ONCE = 4  # concurrent runs
 
 
 class Threads(ProgramTest):
     def steps(self, folder):
-        """That any rank came to."""
+        """Number of steps that any rank reached."""
         records = [json.loads(line) for path in folder.glob("run/journal.rank*") for line in path.read_text().splitlines()]
         return max((record["body"]["steps"] for record in records if record["kind"] == "end"), default=0)
 
@@ -20,7 +20,7 @@ class Threads(ProgramTest):
         def run(threads, folder):
             return self.run_program(*TINY, ranks=ranks, timeout=240, folder=folder,
                                     environment={"LD_PRELOAD": os.environ["EGT_FEW_THREADS"], "EGT_THREADS": str(threads)})
-        counts = [0, *range(11, MOST)]  # the start of MPI alone asks for a dozen
+        counts = [0, *range(11, MOST)]  # MPI startup alone needs a dozen threads
         for first in range(0, len(counts), AT_ONCE):
             for threads, done, folder in self.side_by_side(counts[first:first + AT_ONCE], run, AT_ONCE):
                 with self.subTest(threads=threads, ranks=ranks):
@@ -55,7 +55,7 @@ class Threads(ProgramTest):
         self.wait_for(lambda: (self.folder / "run/journal.rank0.jsonl").exists())
         time.sleep(0.5)
         process.send_signal(signal.SIGTERM)
-        told = process.communicate(timeout=40)[1]  # the products alone would be waited for longer
+        told = process.communicate(timeout=40)[1]  # waiting for the GEMMs alone would take longer
         self.assertEqual(process.returncode, INTERRUPTED, told)
         self.assertIn("extreme_gpu_trainer: stopped by SIGTERM before the run began", told)
         self.assertEqual([path.name for path in self.folder.iterdir()], [])

@@ -1,4 +1,4 @@
-"""`verify`: does every device compute, hold memory and exchange data? One that is idle is found and named."""
+"""`verify`: every device computes, holds memory and exchanges data. An idle device is detected and reported."""
 import re
 
 from program import *
@@ -16,7 +16,7 @@ class Verify(ProgramTest):
         return done, self.result(), done.stdout + done.stderr
 
     def rows(self, text):
-        """Of the table: what is said of every operation."""
+        """Rows of the table: the statement per operation."""
         cells = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]
         return {row[0]: row[1] for row in cells if len(row) == 3 and row[0] in OPERATIONS}
 
@@ -96,7 +96,7 @@ class Verify(ProgramTest):
                 process = self.start_program("verify", "--duration", "60s", "--output", "run", ranks=ranks)
                 journal = self.folder / "run/journal.rank0.jsonl"
                 self.wait_for(lambda: journal.exists() and '"progress"' in journal.read_text())
-                # mpirun hands SIGUSR2 on, and ends nobody itself a second later.
+                # mpirun forwards SIGUSR2 and does not kill the ranks a second later.
                 process.send_signal(signal.SIGINT if ranks is None else signal.SIGUSR2)
                 out, err = process.communicate(timeout=240)
                 self.assertEqual(process.returncode, 6, out + err)

@@ -1,4 +1,4 @@
-"""The main job on GPUs, as one rank and as one rank a GPU. Skipped (77) where no GPU answers."""
+"""The burn command on GPUs, with one rank and with one rank per GPU. Skipped (77) if no GPU is available."""
 import re
 import sys
 
@@ -6,13 +6,13 @@ from program import *
 from program import PROGRAM
 
 ENVIRONMENT, SKIPPED = 3, 77
-# 12 GB: the default network, its optimizer, the communicators and CUDA itself take up to 9 GB; the patrol gets the rest.
+# 12 GB: the default network, its optimizer, the communicators and CUDA need up to 9 GB; the memory test gets the rest.
 SHORT = ["--steps", "60", "--memory", "12GB", "--io-size", "64MB", "--io-repeats", "2"]
-TIMEOUT = 240  # the first start on a machine may compile or load kernels for long
+TIMEOUT = 240  # the first start on a machine may compile or load kernels for a long time
 
 
 def devices():
-    """What the program itself says is there; ends the test where a device is not usable."""
+    """Devices as reported by the program; ends the test if a device is unusable."""
     done = subprocess.run([PROGRAM, "devices"], capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         sys.exit(f"failed: {done.stdout}{done.stderr}")
@@ -102,7 +102,7 @@ class BurnOnGpu(ProgramTest):
         self.assertLess(train["loss_last"], train["loss_first"])
 
     def test_more_ranks_than_gpus_are_refused(self):
-        # A rank that sees one GPU takes it: a launcher may have given each rank its own.
+        # A rank that sees one GPU uses it: a launcher may have assigned each rank its own.
         reason = f"device {self.gpus} does not exist" if self.gpus > 1 else "two ranks have the same device"
         self.check_refusal(SHORT, reason, self.gpus + 1)
 

@@ -1,4 +1,4 @@
-// Run by mpirun, one rank a GPU of one host: NCCL's collectives, and the trainer on top of them.
+// Run by mpirun with one rank per GPU of one host: NCCL's collectives and the trainer that uses them.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -15,10 +15,10 @@
 namespace egt::test {
 namespace {
 
-/// None, one, odd, odd beyond a power of two, several MB.
+/// Zero, one, odd, odd above a power of two, several MB.
 constexpr std::size_t counts[] = {0, 1, 3, 1001, 262147, 1500001};
 
-/// Whole numbers of -15 to 15: sums of few ranks are exact in any order, also in bfloat16.
+/// Integers in [-15, 15]: sums over few ranks are exact in any order, also in bfloat16.
 float whole_number(int rank, std::size_t i) {
   return static_cast<float>(mix64(static_cast<std::uint64_t>(rank) * 1000003 + i + 1) % 31) - 15.0f;
 }
@@ -42,14 +42,14 @@ class ConnectedOnCuda : public OnCuda {
     ASSERT_TRUE(communicator);
   }
 
-  /// A new communicator of all ranks, or nothing on every rank, after a failure was told.
+  /// A new communicator of all ranks, or null on every rank after a failure was reported.
   std::unique_ptr<Communicator> connect() {
     auto opened = open_nccl(*control);
     EXPECT_TRUE(opened.ok()) << opened.status().what();
     return opened.ok() ? std::move(opened.value()) : nullptr;
   }
 
-  /// Ends what a missing peer would never end: streams wait for their work when they are destroyed.
+  /// Aborts work that waits for a missing peer: stream destructors wait for their work.
   void TearDown() override {
     if (HasFailure() && communicator) communicator->abort();
   }
@@ -86,7 +86,7 @@ TEST_F(Collectives, AllReduceOfBfloat16GivesTheKnownSums) {
     ASSERT_OK(communicator->all_reduce(data.data(), count, ElementType::bf16, *stream));
     std::vector<std::uint16_t> sums = download<std::uint16_t>(data.data(), count);
     for (std::uint16_t& sum : sums)
-      if (sum == 0x8000u) sum = 0;  // either zero is right
+      if (sum == 0x8000u) sum = 0;  // either zero is correct
     EXPECT_TRUE(sums == expected) << count;
   }
 }
@@ -142,7 +142,7 @@ TEST_F(Collectives, ReduceScatterSumsBfloat16) {
   ASSERT_OK(communicator->reduce_scatter(from.data(), to.data(), count, ElementType::bf16, *stream));
   std::vector<std::uint16_t> sums = download<std::uint16_t>(to.data(), count);
   for (std::uint16_t& sum : sums)
-    if (sum == 0x8000u) sum = 0;  // either zero is right
+    if (sum == 0x8000u) sum = 0;  // either zero is correct
   EXPECT_TRUE(sums == expected);
 }
 
@@ -184,7 +184,7 @@ TEST_F(Collectives, AllGatherInRankOrder) {
 TEST_F(Collectives, AbortEndsACollectiveThatAPeerNeverJoins) {
   constexpr std::size_t count = 1 << 20;
   const Buffer data = upload(std::vector<float>(count, 1.0f));
-  // A first one that all join: NCCL connects the ranks at the first use of each way to send.
+  // A first collective of all ranks: NCCL connects ranks at the first use of each transport.
   ASSERT_OK(communicator->all_reduce(data.data(), count, ElementType::f32, *stream));
   ASSERT_OK(finish());
   if (rank == 0) {
@@ -195,13 +195,13 @@ TEST_F(Collectives, AbortEndsACollectiveThatAPeerNeverJoins) {
     EXPECT_NE(finish().code(), StatusCode::timeout) << "the stream did not drain";
   }
   ASSERT_OK(control->barrier());
-  communicator->abort();  // every survivor gives up the same communicator
+  communicator->abort();  // every survivor aborts the same communicator
   EXPECT_EQ(communicator->check().code(), StatusCode::aborted);
   EXPECT_EQ(communicator->all_reduce(data.data(), count, ElementType::f32, *stream).code(),
             StatusCode::aborted);
   communicator = connect();
   ASSERT_TRUE(communicator);
-  // The old stream may keep its failure.
+  // The old stream may keep its error.
   stream = std::move(device->create_stream(StreamPriority::high).value());
   const Buffer ones = upload(std::vector<float>(1001, 1.0f));
   ASSERT_OK(communicator->all_reduce(ones.data(), 1001, ElementType::f32, *stream));
@@ -212,7 +212,7 @@ struct Way {
   Precision precision;
   ElementType gradient_type;
   Optimizer optimizer;
-  double tolerance;  ///< of each loss: sums over ranks are made in another order, or rounded to bfloat16
+  double tolerance;  ///< per loss: all-reduces use another order, or round to bfloat16
 };
 
 class DataParallelOnCuda : public ConnectedOnCuda, public testing::WithParamInterface<Way> {
@@ -232,7 +232,7 @@ class DataParallelOnCuda : public ConnectedOnCuda, public testing::WithParamInte
     return c;
   }
 
-  /// The losses; checks that all ranks of `ranks` end with the same weights.
+  /// The losses. Checks that all ranks of `ranks` end with the same weights.
   std::vector<double> train(Communicator& ranks, const MlpConfig& c) {
     auto made = MlpTrainer::create(*device, ranks, c);
     const Status created = agree(*control, made.status());
@@ -240,7 +240,7 @@ class DataParallelOnCuda : public ConnectedOnCuda, public testing::WithParamInte
     if (!created.ok()) return {};
     std::vector<double> losses;
     const Status trained = train(ranks, *made.value(), losses);
-    if (!trained.ok()) ranks.abort();  // so that the trainer's streams come to their end
+    if (!trained.ok()) ranks.abort();  // so that the trainer's streams complete
     EXPECT_TRUE(trained.ok()) << trained.what();
     return losses;
   }
@@ -264,7 +264,7 @@ TEST_P(DataParallelOnCuda, ManyRanksLearnWhatOneWithTheWholeBatchLearns) {
   const std::vector<double> shared =
       train(*communicator, config({.global = global, .first = batch_each * rank, .local = batch_each}));
   EXPECT_TRUE(equal_on_all_ranks(shared));
-  SingleRankCommunicator alone(*device);  // in the world, whatever the number of ranks
+  SingleRankCommunicator alone(*device);  // one rank, whatever the world size
   const std::vector<double> whole = train(alone, config({.global = global, .first = 0, .local = global}));
   ASSERT_EQ(shared.size(), static_cast<std::size_t>(steps));
   ASSERT_EQ(whole.size(), static_cast<std::size_t>(steps));

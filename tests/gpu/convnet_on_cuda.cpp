@@ -1,4 +1,4 @@
-// Convolutional networks on a GPU beside the same networks on the host.
+// Convolutional networks on a GPU compared with the same networks on the host.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr double timeout_s = 120;
 
-/// A network on a device; images are the same whatever the device.
+/// A network on a device; the images are the same on every device.
 struct Network {
   Network(Result<std::unique_ptr<Device>> opened, Result<std::unique_ptr<Dnn>> (*open_dnn)(Device&))
       : device(std::move(opened.value())), communicator(*device), library(open_dnn(*device)) {}
@@ -84,7 +84,7 @@ class ConvNetOnCuda : public ::testing::TestWithParam<std::tuple<NetworkKind, Pr
   Network gpu{open_cuda_device(0), open_cuda_dnn};
 };
 
-/// In fp32 sums differ in their order only; tf32 and bf16 round operands, to 10 and 7 bits.
+/// fp32 sums differ only in their order; tf32 and bf16 round operands to 10 and 7 bits.
 TEST_P(ConvNetOnCuda, GivesTheHostsLossAndGradients) {
   Network host(open_host_device({}), open_host_dnn);
   ConvNetConfig exact = config();

@@ -1,6 +1,6 @@
-"""Hardware errors that CUDA returns at a random call, on one rank and on one rank per GPU (up to 3): each run exits with 1
-and reports the GPU, the phase and the code. EGT_DEVICE_ERROR_RUNS=50 makes 50 runs for each number of ranks. Skipped (77)
-if no GPU answers."""
+"""Hardware errors that CUDA returns at a random call, on one rank and on one rank per GPU (up to 3). Each run exits with 1
+and reports the GPU, the phase and the code. EGT_DEVICE_ERROR_RUNS=50 makes 50 runs per number of ranks. Skipped (77) if no
+GPU is available."""
 import random
 import shutil
 import sys
@@ -13,7 +13,7 @@ SEED = int(os.environ.get("EGT_DEVICE_ERROR_SEED", random.randrange(2**32)))
 SHORT = ["burn", "--quick", "--duration", "5s", "--no-io", "--memory", "12GB", "--output", "run"]
 CODES = {214: "ECCUncorrectable", 220: "NvlinkUncorrectable", 226: "Contained", 700: "IllegalAddress", 714: "HardwareStackError",
          715: "IllegalInstruction", 716: "MisalignedAddress", 717: "InvalidAddressSpace", 718: "InvalidPc", 719: "LaunchFailure"}
-# function: the last of its calls that may fail
+# function: max index of the failing call
 FUNCTIONS = {"cudaSetDevice": 8000, "cudaMalloc": 40, "cudaMallocHost": 10, "cudaMemGetInfo": 2, "cudaMemcpyAsync": 1500, "cudaMemsetAsync": 1500,
              "cudaStreamCreateWithPriority": 5, "cudaStreamQuery": 300, "cudaStreamWaitEvent": 6000, "cudaEventCreateWithFlags": 50,
              "cudaEventRecord": 8000, "cudaEventQuery": 40000, "cudaEventElapsedTime": 100, "cudaLaunchKernelExC": 2000, "__cudaLaunchKernel": 8000,
@@ -24,7 +24,7 @@ class DeviceError(ProgramTest):
     gpus = 0
 
     def strike(self, ranks, chance):
-        """One run. What was wrong with it, empty if nothing was; None if the call never came."""
+        """One run. Returns its errors (empty if none), or None if the call was not reached."""
         rank, code, function = chance.randrange(ranks), chance.choice(list(CODES)), chance.choice(list(FUNCTIONS))
         call = chance.randint(1, FUNCTIONS[function])
         shutil.rmtree(self.folder / "run", ignore_errors=True)

@@ -1,4 +1,4 @@
-// Preloaded into a process: a GPU that CUDA does not reach any more.
+// Preload library that simulates a GPU that CUDA can no longer reach.
 #include <cuda_runtime_api.h>
 
 extern "C" cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {

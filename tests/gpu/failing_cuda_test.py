@@ -1,4 +1,4 @@
-"""A GPU that CUDA fails to reach is no missing GPU: the tests that need one fail, and the program refuses. Needs no GPU."""
+"""An unreachable GPU differs from a missing one: tests that need a GPU fail, and the program refuses to start. Needs no GPU."""
 import re
 
 from program import *
@@ -13,7 +13,7 @@ SUITES = ["gpu.trainer", "gpu.collectives.2", "gpu.peers.2", "gpu.burn", "contra
 
 class FailingCuda(ProgramTest):
     def run_suites(self, environment):
-        """Each suite's outcome, as ctest tells it, and ctest's exit code."""
+        """Each suite's outcome according to ctest, and ctest's exit code."""
         which = "^(" + "|".join(re.escape(suite) for suite in SUITES) + ")( |$)"
         done = subprocess.run([CTEST, "--test-dir", BUILD, "-R", which, "--no-tests=error"], capture_output=True, text=True, timeout=240,
                               stdin=subprocess.DEVNULL, env={**os.environ, **environment})

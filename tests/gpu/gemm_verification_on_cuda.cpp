@@ -1,5 +1,5 @@
-// The verification of GEMMs on a GPU, of large layers: whether the bounds hold for its units, which cut off
-// what a CPU rounds, how much of them right results use, and what a verification costs.
+// Verification of large layers' GEMMs on a GPU: whether the bounds hold for units that truncate where a CPU
+// rounds, how much of the bounds correct results use, and the cost of verification.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ constexpr Case cases[] = {{1024, 4096, 8192, false, true},
                           {33, 65, 129, false, true},
                           {127, 63, 65536, true, true}};
 
-/// Sums of one sign meet the worst of what is cut off.
+/// Sums of one sign accumulate the most truncation error.
 enum class Data { signed_numbers, positive, tiny };
 constexpr Data all_data[] = {Data::signed_numbers, Data::positive, Data::tiny};
 
@@ -87,7 +87,7 @@ class GemmVerificationOnCuda : public testing::TestWithParam<Precision> {
   std::vector<Buffer> buffers_ = std::vector<Buffer>(4);
   Buffer report_, pinned_;
   std::unique_ptr<Event> events_[2];
-  std::unique_ptr<Stream> stream_;  // last: it ends its work first
+  std::unique_ptr<Stream> stream_;  // last member: its destructor waits for its work first
 };
 
 }  // namespace
@@ -115,7 +115,7 @@ TEST_P(GemmVerificationOnCuda, AcceptsRightResultsAndFindsAFlippedBit) {
 
       const WordsView words{static_cast<std::uint32_t*>(gemm.d.data),
                             static_cast<std::uint64_t>(gemm.d.count()) * size_of(gemm.d.type) / 4};
-      const std::uint64_t odd_word = words.count / 2 | 1;  // of fp64, the half with the exponent
+      const std::uint64_t odd_word = words.count / 2 | 1;  // for fp64, the half with the exponent
       ASSERT_OK(device_->flip(words, {.first = odd_word, .keep = 0x0000FFFF, .mask = 0x7BFF0000}, *stream_));
       const GemmMismatches wrong = verify(gemm);
       EXPECT_EQ(wrong.wrong, 1u);
@@ -123,7 +123,7 @@ TEST_P(GemmVerificationOnCuda, AcceptsRightResultsAndFindsAFlippedBit) {
     }
 }
 
-/// Of sums of either sign and of one: tensor cores cut off terms of 8 bits at 2^-13 of the largest.
+/// Sums of mixed and of equal signs: tensor cores truncate 8-bit terms at 2^-13 of the largest one.
 TEST_P(GemmVerificationOnCuda, AcceptsRightResultsOf8Bits) {
   if (GetParam() != Precision::bf16) GTEST_SKIP() << "once";
   if (const Support support = device_->supports(Precision::fp8); !support.yes())

@@ -1,5 +1,4 @@
-// The main of tests that need a GPU: all of them are skipped where there is none, and all fail where one
-// fails.
+// Main function of tests that need a GPU: all are skipped if there is none, and all fail if one fails.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -21,12 +21,12 @@
 #include "ranks/nccl/nccl_communicator.hpp"
 #include "tests/mpi/mpi_test.hpp"
 
-/// What tests of several ranks need, one rank a GPU of one host.
+/// Fixtures for tests with one rank per GPU of one host.
 namespace egt::test {
 
 constexpr double control_timeout_s = 60, nccl_timeout_s = 30, stream_timeout_s = 60;
 
-/// Random sign, fraction and size (2^-20 to 2^20): sums of three or more depend on their order.
+/// Random sign, fraction and magnitude (2^-20 to 2^20): sums of three or more depend on their order.
 inline float random_float(int rank, std::size_t i) {
   const std::uint64_t h = mix64(static_cast<std::uint64_t>(rank) * 1000003 + i + 1);
   return std::ldexp(static_cast<float>(h >> 40) / 16777216.0f - 0.5f, static_cast<int>(h % 41) - 20);
@@ -48,7 +48,7 @@ inline Result<std::unique_ptr<Communicator>> open_nccl(Control& control) {
   return opened;
 }
 
-/// A rank with its GPU and a stream. A derived SetUp calls this one first, and does no more where it failed.
+/// A rank with its GPU and a stream. A derived SetUp calls this one first and returns if it failed.
 class OnCuda : public testing::Test {
  protected:
   explicit OnCuda(StreamPriority priority) : priority_(priority) {}
@@ -83,7 +83,7 @@ class OnCuda : public testing::Test {
     return buffer;
   }
 
-  /// After the work in the stream.
+  /// Valid after the work in the stream.
   template <typename T>
   std::vector<T> download(const void* from, std::size_t count) {
     Buffer pinned = std::move(device->allocate_pinned(count * sizeof(T)).value());
@@ -95,7 +95,7 @@ class OnCuda : public testing::Test {
     return {pinned.as<T>(), pinned.as<T>() + count};
   }
 
-  /// Do all ranks hold the same bytes? The answer is rank 0's; true elsewhere.
+  /// True if all ranks hold the same bytes. Only rank 0 compares; the other ranks return true.
   template <typename T>
   bool equal_on_all_ranks(const std::vector<T>& values) {
     const auto all =
@@ -104,7 +104,7 @@ class OnCuda : public testing::Test {
                                    [&](const std::string& one) { return one == all.value().front(); });
   }
 
-  // In this order: a stream ends before its device.
+  // Order of destruction: a stream before its device.
   std::unique_ptr<Control> control;
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> stream;

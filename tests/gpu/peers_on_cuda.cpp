@@ -1,4 +1,4 @@
-// Run by mpirun, one rank a GPU of one host: memory that they share, and the all-reduce made of peer copies.
+// Run by mpirun with one rank per GPU of one host: shared memory, and the all-reduce over peer copies.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,9 +17,9 @@
 namespace egt::test {
 namespace {
 
-/// Fewer than ranks, odd, a chunk of the tests' and one more, many chunks.
+/// Fewer than ranks, odd, one test chunk and one more, many chunks.
 constexpr std::size_t counts[] = {0, 1, 3, 1001, 262'144, 262'145, 3'000'001};
-constexpr std::size_t small_chunks = 1 << 20;  ///< bytes
+constexpr std::size_t small_chunks = 1 << 20;  ///< in bytes
 
 class PeersOnCuda : public OnCuda {
  protected:
@@ -38,7 +38,7 @@ class PeersOnCuda : public OnCuda {
 
   bool is_last() const { return rank == size - 1; }
 
-  /// Milliseconds of one call in the stream, over `times` of them; all ranks begin together.
+  /// Milliseconds per call in the stream, over `times` calls; all ranks start together.
   template <typename Call>
   Result<double> time_ms(int times, Call&& call) {
     EGT_TRY_ASSIGN(const std::unique_ptr<Event> from, device->create_event(EventUse::timing));
@@ -156,11 +156,11 @@ TEST_F(PeersOnCuda, AnAbortEndsTheWaitForARankThatDoesNotCome) {
     EXPECT_EQ(opened.value()->check().code(), StatusCode::aborted);
     ASSERT_OK(device->forget_failure(*stream, stream_timeout_s));
   } else {
-    ASSERT_OK(control->barrier());  // the others have looked
+    ASSERT_OK(control->barrier());  // the other ranks have read it
   }
   ASSERT_OK(control->barrier());
-  const StatusCode told = is_last() ? StatusCode::timeout : StatusCode::aborted;
-  EXPECT_EQ(opened.value()->check().code(), told) << "also where the others gave up";
+  const StatusCode reported = is_last() ? StatusCode::timeout : StatusCode::aborted;
+  EXPECT_EQ(opened.value()->check().code(), reported) << "also where the others gave up";
   if (is_last()) opened.value()->abort();
   auto another = open();
   ASSERT_OK(another.status());
@@ -170,7 +170,7 @@ TEST_F(PeersOnCuda, AnAbortEndsTheWaitForARankThatDoesNotCome) {
   EXPECT_TRUE(download<float>(ones.data(), 5000) == std::vector<float>(5000, static_cast<float>(size)));
 }
 
-/// Figures for people; what must hold is far below them, and that copies need no host memory on their way.
+/// Prints rates for information; the asserted limits are far lower. Copies must not need host memory.
 TEST_F(PeersOnCuda, CopiesAndSumsAreFast) {
   constexpr std::size_t bytes = std::size_t{1} << 30;
   auto opened = PeerMemory::open(*device, *control, bytes, ranks);

@@ -1,4 +1,4 @@
-// The retrieval test on a GPU beside the same test on the host, and at the size that GPUs are given.
+// The retrieval test on a GPU compared with the host, and at the default size for GPUs.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr double timeout_s = 60;
 
-/// One rank on a device, with a model.
+/// One rank on a device with a model.
 struct Searcher {
   Searcher(Result<std::unique_ptr<Device>> opened, const RetrievalConfig& config)
       : device(std::move(opened.value())), communicator(*device) {
@@ -22,7 +22,7 @@ struct Searcher {
     if (made.ok()) model = std::move(made.value());
   }
 
-  /// Losses of steps 0 .. steps - 1.
+  /// Losses of steps 0 to steps - 1.
   std::vector<RetrievalStep> train(std::int64_t steps) {
     std::vector<RetrievalStep> results;
     for (std::int64_t step = 0; step < steps + RetrievalModel::depth; ++step) {

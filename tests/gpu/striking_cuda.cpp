@@ -1,7 +1,7 @@
-// Preloaded into a process: a GPU that fails in the middle of its work, as after an error that CUDA keeps.
-// Call number EGT_STRIKE_CALL of the function EGT_STRIKE_FUNCTION returns the code EGT_STRIKE_ERROR on rank
-// EGT_STRIKE_RANK, and so does every later call of any function here; libraries then fail with errors of
-// their own. That it struck is written to the file EGT_STRIKE_FILE.
+// Preload library that simulates a GPU that fails during its work with an error that CUDA keeps. Call
+// EGT_STRIKE_CALL of function EGT_STRIKE_FUNCTION returns code EGT_STRIKE_ERROR on rank EGT_STRIKE_RANK.
+// Every later call of any function here returns it too, and libraries then fail with their own errors. The
+// strike is logged in the file EGT_STRIKE_FILE.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// The trainer on a GPU beside the same trainer on the host.
+// The trainer on a GPU compared with the same trainer on the host.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr double timeout_s = 60;
 
-/// A device and what a trainer on it needs.
+/// A device with the resources of a trainer.
 struct Platform {
   explicit Platform(std::unique_ptr<Device> opened) : device(std::move(opened)), communicator(*device) {}
 
@@ -24,17 +24,17 @@ struct Platform {
   SingleRankCommunicator communicator;
 };
 
-/// What some steps left: their losses, the gradient of the last one as it is stored, digests of the weights.
+/// Outcome of some steps: their losses, the stored gradient of the last step, digests of the weights.
 struct Trained {
   std::vector<double> losses;
   std::vector<float> gradient;
   std::vector<Digest> weights;
 };
 
-/// How far a GPU may be from the host in one precision. `gradient` is of the norm, in the first step, and for
-/// fp64, fp32 and bf16 less than what the next coarser or finer precision would make of it (measured on the
-/// host: fp32 1e-7, tf32 3e-4, bf16 6e-3 from fp64); what is left is another order of sums, and for tf32 that
-/// the units may cut off what the host rounds. `loss` is of every loss, so the steps carry differences on.
+/// Max difference between GPU and host in one precision. `gradient` is relative to the norm, in the first
+/// step. For fp64, fp32 and bf16 it is below the error of the next coarser or finer precision (host, from
+/// fp64: fp32 1e-7, tf32 3e-4, bf16 6e-3). The rest is the summation order and, for tf32, truncation where
+/// the host rounds. `loss` applies to every loss, so it includes differences accumulated over the steps.
 struct Tolerance {
   double gradient;
   double loss;
@@ -50,7 +50,7 @@ Tolerance tolerance_of(Precision precision) {
       return {2e-3, 1e-3};
     case Precision::fp16:
       return {1e-3, 1e-3};
-    case Precision::fp8:  // whose sums tensor cores cut off at 13 bits
+    case Precision::fp8:  // tensor cores truncate its sums at 13 bits
       return {3e-2, 2e-2};
     default:
       return {4e-3, 5e-3};
@@ -69,12 +69,12 @@ std::string name_of(const testing::TestParamInfo<Way>& info) {
          std::to_string(info.param.extreme_iterations) + "_turns";
 }
 
-/// Odd sizes: no row of a matrix but the first starts where vector loads would like it.
+/// Odd sizes: only the first row of a matrix is aligned for vector loads.
 MlpConfig odd_network(const Way& way) {
   MlpConfig config;
   config.neurons = {33, 65, 17};
   config.batch = {.global = 7, .first = 0, .local = 7};
-  if (way.precision == Precision::fp8) {  // which has whole sixteens only
+  if (way.precision == Precision::fp8) {  // supports multiples of 16 only
     config.neurons = {32, 64, 16};
     config.batch = {.global = 16, .first = 0, .local = 16};
   }
@@ -99,7 +99,7 @@ class TrainerOnCuda : public testing::TestWithParam<Way> {
     if (!support.yes()) GTEST_SKIP() << support.why_not;
   }
 
-  /// `overlap`: how many steps may be under way at once; with 1 each is retired before the next is enqueued.
+  /// `overlap`: max number of steps in flight; with 1, each step is retired before the next is enqueued.
   Trained train(Platform& on, const MlpConfig& config, std::int64_t steps, std::int64_t overlap) {
     Trained trained;
     auto made = MlpTrainer::create(*on.device, on.communicator, config);
@@ -137,7 +137,7 @@ class TrainerOnCuda : public testing::TestWithParam<Way> {
   std::optional<Platform> cuda_, host_;
 };
 
-/// |a - b| / |b|; not a number where either is not finite or b is 0.
+/// |a - b| / |b|; NaN if either is not finite or b is 0.
 double relative_distance(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0, norm = 0;
   for (std::size_t i = 0; i < b.size(); ++i) {
@@ -184,7 +184,7 @@ TEST_P(TrainerOnCuda, TheLossFalls) {
   constexpr std::size_t steps = 60, some = 10;
   const Trained trained = train(*cuda_, odd_network(GetParam()), steps, MlpTrainer::depth + 1);
   ASSERT_EQ(trained.losses.size(), steps);
-  double first = 0, last = 0;  // single losses of 7 samples scatter
+  double first = 0, last = 0;  // losses of 7 samples are noisy
   for (std::size_t i = 0; i < some; ++i) {
     first += trained.losses[i] / some;
     last += trained.losses[steps - 1 - i] / some;

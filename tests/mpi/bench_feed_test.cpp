@@ -10,18 +10,18 @@
 #include "workload/bench/bench_operation.hpp"
 #include "workload/bench/input_pipeline.hpp"
 
-/// Batches that are moved from the first rank to all others: each must get its own, in order, and none that
-/// was left over.
+/// Batches that move from the first rank to all others: each rank must get its own, in order, and none left
+/// over.
 namespace egt::test {
 namespace {
 
-constexpr std::size_t stride = 1024;  // bytes
+constexpr std::size_t stride = 1024;  // in bytes
 
 std::uint32_t word_of(int generation, std::size_t place) {
   return static_cast<std::uint32_t>(generation + 1) * 0x10001u + static_cast<std::uint32_t>(place);
 }
 
-/// Where what a device works on is kept.
+/// An iteration and a copy of the data that the device processed.
 struct Used {
   std::int64_t iteration;
   Buffer copy;
@@ -42,7 +42,7 @@ class BenchFeeds : public ::testing::TestWithParam<std::int64_t> {
     shape_.devices = place.size;
     shape_.per_delivery = GetParam();
     shape_.stride = stride;
-    // Unlike sizes: a slower device gets less.
+    // Different sizes: a slower device gets less.
     for (int device = 0; device < place.size; ++device)
       shape_.bytes.push_back(stride - 16 * static_cast<std::size_t>(device));
   }
@@ -56,7 +56,7 @@ class BenchFeeds : public ::testing::TestWithParam<std::int64_t> {
     };
   }
 
-  /// As a job does, with a device that may take long.
+  /// Runs as a job does, with a device that may be slow.
   Status run(InputPipeline& feed, std::int64_t first, std::int64_t iterations, std::vector<Used>& used) {
     const std::int64_t deliveries = (first + iterations) / shape_.per_delivery;
     EGT_TRY(feed.deliver(first / shape_.per_delivery));
@@ -78,7 +78,7 @@ class BenchFeeds : public ::testing::TestWithParam<std::int64_t> {
     return feed.stream() != nullptr ? device_->synchronize(*feed.stream(), timeout_s) : Status();
   }
 
-  /// Two runs, as two bursts.
+  /// Two runs as two bursts.
   void check(InputPipeline& feed) {
     std::vector<Used> used;
     ASSERT_OK(run(feed, 0, 10 * shape_.per_delivery, used));

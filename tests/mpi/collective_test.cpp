@@ -1,4 +1,4 @@
-// Known-answer collectives, with faults in what ranks send and receive.
+// Known-answer collectives with faults in sent and received data.
 #include "workload/collective/collective_workload.hpp"
 
 #include "ranks_on_host.hpp"
@@ -13,7 +13,7 @@ using Collective = CorruptingCommunicator::Collective;
 
 constexpr std::uint64_t elements = 20011;
 constexpr std::int64_t every = 2, lag = 2, steps = 8, rounds = steps / every;
-/// Less than a slice of the data, more than the reports that are gathered too (of up to 5 ranks).
+/// Less than a slice of the data, but more than the gathered reports (for up to 5 ranks).
 constexpr std::size_t data_bytes = 12000;
 constexpr Collective all_collectives[] = {Collective::all_reduce, Collective::broadcast,
                                           Collective::reduce_scatter, Collective::all_gather};
@@ -21,7 +21,7 @@ constexpr Collective all_collectives[] = {Collective::all_reduce, Collective::br
 std::uint32_t flip_bit_7(std::uint32_t word) {
   return word ^ 0x80u;
 }
-/// The contribution 1 of a rank's own field in place of whatever it was; or 2, where it was 1.
+/// Sets the contribution of a rank's own field to 1, or to 2 if it was 1.
 std::function<std::uint32_t(std::uint32_t)> other_contribution(int field) {
   return [field](std::uint32_t word) {
     const std::uint32_t one = float_bits(static_cast<float>(1u << 6 * field));
@@ -29,7 +29,7 @@ std::function<std::uint32_t(std::uint32_t)> other_contribution(int field) {
   };
 }
 
-/// `layer` 0: chosen.
+/// `layer` 0: chosen automatically.
 Injection injection_of(int rank, std::int64_t step, int layer) {
   Injection injection;
   injection.kind = InjectionKind::collective;
@@ -53,7 +53,7 @@ class Collectives : public RanksOnHost {
     return workload.finish(false);
   }
 
-  /// Runs the workload with these faults, and keeps what this rank told.
+  /// Runs the workload with these faults and keeps this rank's reports.
   void run(const Hits& hits, const std::vector<Injection>& injections = {},
            std::int64_t number_of_steps = steps) {
     CorruptingCommunicator communicator(*real, hits);
@@ -77,7 +77,7 @@ class Collectives : public RanksOnHost {
     }
   }
 
-  /// Rank 0 told one fault, and nobody else any.
+  /// Rank 0 reported one fault, and no other rank reported any.
   void expect_one(Collective collective, const Json& blamed, const char* blame, std::uint64_t element) {
     ASSERT_EQ(faults.size(), rank() == 0 ? 1u : 0u);
     if (rank() != 0) return;
@@ -95,7 +95,7 @@ class Collectives : public RanksOnHost {
 
   PartReport part;
   std::vector<Json> faults, struck;
-  std::vector<OperandAnswer> answers;  ///< of this rank's products over memory
+  std::vector<OperandAnswer> answers;  ///< of this rank's memory-resident GEMMs
 };
 
 TEST_F(Collectives, RanksCompareWhatTheirProductsOverMemoryGave) {
@@ -207,7 +207,7 @@ TEST_F(Collectives, WrongOnAllRanksInDifferentWaysIsAmbiguous) {
   }
 }
 
-/// After some calls that work, one collective does nothing any more.
+/// After some working calls, one collective becomes a no-op.
 class IdleCommunicator : public CorruptingCommunicator {
  public:
   IdleCommunicator(Communicator& real, Collective idle) : CorruptingCommunicator(real, Hits{}), idle_(idle) {}
@@ -252,9 +252,9 @@ TEST_F(Collectives, ACollectiveThatDoesNothingIsSeen) {
         environment, {.every = every, .elements = elements}, [&]() -> Stream& { return *stream; },
         [] { return 0.0; }, [] { return std::vector<OperandAnswer>(); });
     ASSERT_OK(drive(workload, steps));
-    std::size_t told = 0;
-    for (const Record& record : records.drain()) told += record.kind == RecordKind::fault;
-    EXPECT_EQ(told > 0, rank() == 0) << to_string(static_cast<CollectiveKind>(collective));
+    std::size_t reported = 0;
+    for (const Record& record : records.drain()) reported += record.kind == RecordKind::fault;
+    EXPECT_EQ(reported > 0, rank() == 0) << to_string(static_cast<CollectiveKind>(collective));
   }
 }
 
@@ -299,7 +299,7 @@ TEST_F(Collectives, InjectionsOfManyWordsAreBlamedToo) {
 
 TEST_F(Collectives, WhatIsDueAtTheEndStillStrikes) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
-  // The last round of the steps is at step 7, that of finish at the last step, 8.
+  // The last round of the steps is at step 7; that of finish is at the last step, 8.
   run({}, {injection_of(1, 8, 5), injection_of(0, 1000, 5)}, 9);
   EXPECT_EQ(struck.size(), rank() == 1 ? 1u : 0u) << "what is due later does not";
   EXPECT_EQ(faults.size(), rank() == 0 ? 1u : 0u);

@@ -17,10 +17,10 @@
 namespace egt::test {
 namespace {
 
-/// None, fewer than ranks, odd, one whole chunk and more, several chunks.
+/// Zero, fewer than ranks, odd, one chunk and more, several chunks.
 constexpr std::size_t counts[] = {0, 1, 3, 1001, 262144, 262147, 1500001};
 
-/// A float of random sign, fraction and size (2^-20 to 2^20): sums of three or more depend on their order.
+/// Random sign, fraction and magnitude (2^-20 to 2^20): sums of three or more depend on their order.
 float random_float(int rank, std::size_t i) {
   const std::uint64_t h = mix64(static_cast<std::uint64_t>(rank) * 1000003 + i + 1);
   const float fraction = static_cast<float>(h >> 40) / 16777216.0f - 0.5f;
@@ -45,7 +45,7 @@ class Communicator : public testing::Test {
     return stream.status();
   }
 
-  /// Do all ranks hold the same bytes? The answer is rank 0's; true elsewhere.
+  /// True if all ranks hold the same bytes. Only rank 0 compares; the other ranks return true.
   bool equal_on_all_ranks(const void* data, std::size_t bytes) {
     const auto all = control->gather(std::string(static_cast<const char*>(data), bytes));
     if (!all.ok()) return false;
@@ -179,12 +179,12 @@ TEST_F(Communicator, CollectivesOfTwoStreamsDoNotMix) {
   EXPECT_TRUE(b == std::vector<float>(b.size(), 2 * grown));
 }
 
-/// The next two leave a collective without its peer; what was started must not hinder MPI's end.
+/// This test and the next leave a collective without its peer; MPI_Finalize must not hang.
 TEST_F(Communicator, AMissingPeerIsATimeoutWithinTheDeadline) {
   if (size == 1) GTEST_SKIP() << "needs two ranks";
   auto opened = open_mpi_communicator(mpi_session(), 0.5);
   ASSERT_OK(opened.status());
-  static std::vector<float> data(1 << 20, 1.0f);  // MPI may keep what was started until its end
+  static std::vector<float> data(1 << 20, 1.0f);  // MPI may keep unfinished operations until it is finalized
   if (rank == 0) {
     ASSERT_OK(opened.value()->all_reduce(data.data(), data.size(), ElementType::f32, stream));
     EXPECT_EQ(finish().code(), StatusCode::timeout);
@@ -207,7 +207,7 @@ TEST_F(Communicator, AbortEndsWhatIsUnderWayAtOnce) {
     EXPECT_EQ(communicator->check().code(), StatusCode::aborted);
   }
   ASSERT_OK(control->barrier());
-  // A new communicator works, whatever the old one left behind.
+  // A new communicator works, whatever the state of the old one.
   auto opened = open_mpi_communicator(mpi_session(), 10);
   ASSERT_OK(opened.status());
   const auto owned_fresh = std::move(HostStream::create(StreamPriority::high, 1).value());
@@ -226,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(Mpi, ExchangeContract,
                              .open = [](egt::Control&) { return open_mpi_communicator(mpi_session(), 10); }}),
                          name_of);
 
-/// A letter's bytes: every one with a value of its own place.
+/// Message bytes: each value depends on its position.
 std::vector<std::byte> letter_of(std::size_t bytes) {
   std::vector<std::byte> letter(bytes);
   for (std::size_t i = 0; i < bytes; ++i) letter[i] = static_cast<std::byte>(mix64(i));
@@ -260,7 +260,7 @@ TEST_F(Communicator, ALatePeerHoldsUpItsOwnMessagesOnly) {
   ASSERT_OK(finish());
 }
 
-/// Two exchanges in a ring, on two streams: on rank 0 the second one runs first.
+/// Two exchanges in a ring on two streams: on rank 0 the second one runs first.
 class InAnotherOrder : public Communicator {
  protected:
   void expect_unmixed(egt::Communicator& first, egt::Communicator& second) {
@@ -312,7 +312,7 @@ TEST_F(Communicator, AnExchangeWithoutItsPeerIsATimeoutWithinTheDeadline) {
   if (size == 1) GTEST_SKIP() << "needs two ranks";
   auto opened = open_mpi_communicator(mpi_session(), 0.5);
   ASSERT_OK(opened.status());
-  static std::vector<std::byte> data(8 << 20);  // MPI may keep what was started until its end
+  static std::vector<std::byte> data(8 << 20);  // MPI may keep unfinished operations until it is finalized
   if (rank == 0) {
     const Message message{data.data(), data.size(), 1};
     ASSERT_OK(opened.value()->exchange({&message, 1}, {}, stream));

@@ -1,4 +1,4 @@
-// Gradients of which each rank sends the largest elements: what is sent, what is left, and what faults show.
+// Gradient compression: each rank sends its largest elements. Tests sent and kept data and fault detection.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ using Floats = std::vector<float>;
 
 constexpr std::int64_t batch_each = 12;
 
-/// While it is broken, one selected value has a flipped bit.
+/// While broken, one selected value has a flipped bit.
 class WrongSelection final : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -52,7 +52,7 @@ class CompressedGradients : public RanksOnHost {
     return made.ok() ? std::move(made.value()) : nullptr;
   }
 
-  /// Steps from `first` on; their losses.
+  /// Runs the steps from `first` on; returns their losses.
   std::vector<double> steps(MlpTrainer& trainer, std::int64_t first, std::int64_t end) {
     std::vector<double> losses;
     for (std::int64_t step = first; step < end; ++step) {
@@ -81,7 +81,7 @@ class CompressedGradients : public RanksOnHost {
     EXPECT_TRUE(device->synchronize(*stream, timeout_s).ok());
   }
 
-  /// All ranks' values added up, beginning with rank 0's.
+  /// Sum of all ranks' values, starting with rank 0.
   Floats sum_in_order(const Floats& own) {
     auto stream = std::move(device->create_stream(StreamPriority::normal).value());
     const std::size_t bytes = own.size() * sizeof(float);
@@ -97,7 +97,7 @@ class CompressedGradients : public RanksOnHost {
     return sum;
   }
 
-  /// This rank's gradient of the step at these weights, and of nobody else.
+  /// Only this rank's gradient of the step at these weights.
   Floats own_gradient(const Floats& weights, std::int64_t step) {
     SingleRankCommunicator alone(*device);
     auto trainer = make(*device, alone, config(0));
@@ -139,10 +139,10 @@ TEST_F(CompressedGradients, WhatIsSentAndWhatIsLeftAreTheGradientAndWhatWasLeftB
       others += left[i] != 0.0f;
     }
     EXPECT_EQ(others, 0u) << "neither what it was nor 0, in step " << step;
-    const auto told = std::count_if(sent.begin(), sent.end(), [](float value) { return value != 0.0f; });
+    const auto reported = std::count_if(sent.begin(), sent.end(), [](float value) { return value != 0.0f; });
     const double ring = trainer->sent_bytes() / sizeof(SparseElement);
-    EXPECT_DOUBLE_EQ(static_cast<double>(told) * (size() - 1), ring);
-    EXPECT_NEAR(static_cast<double>(told), 0.01 * static_cast<double>(whole.size()), 4);
+    EXPECT_DOUBLE_EQ(static_cast<double>(reported) * (size() - 1), ring);
+    EXPECT_NEAR(static_cast<double>(reported), 0.01 * static_cast<double>(whole.size()), 4);
     EXPECT_EQ(read(trainer->gradient()), sum_in_order(sent)) << "step " << step;
   }
 }
@@ -177,7 +177,7 @@ TEST_F(CompressedGradients, AWrongGradientShowsInTheReplayOfItsRank) {
   EXPECT_EQ(replayed(*trainer), clean) << "it leaves what is not sent alone";
   const bool is_victim = rank() == size() - 1;
   const PassTensor struck{TensorKind::weight_gradient, 2};
-  if (is_victim) trainer->set_tampering({{.tensor = struck, .flip = {.first = 3, .mask = 1u << 30}}});
+  if (is_victim) trainer->set_tensor_faults({{.tensor = struck, .flip = {.first = 3, .mask = 1u << 30}}});
   const std::vector<Digest> again = replayed(*trainer);
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (tensors[i] == struck) {

@@ -8,7 +8,7 @@
 namespace egt::test {
 namespace {
 
-/// A text of a rank with every byte value; its length differs by rank, and rank 1's is empty.
+/// A text with every byte value; its length differs by rank, and rank 1's is empty.
 std::string text_of(int rank, std::size_t scale) {
   std::string text;
   for (std::size_t i = 0; i < scale * static_cast<std::size_t>(rank == 1 ? 0 : rank + 1); ++i)
@@ -25,7 +25,7 @@ class Control : public testing::Test {
     place = control->place();
   }
 
-  /// Rank 0's next text, waited for.
+  /// Rank 0's next text; blocks until it arrives.
   Result<std::string> next_text() {
     std::string text;
     const auto poll = [&]() -> Result<bool> {

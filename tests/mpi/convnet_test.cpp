@@ -1,4 +1,4 @@
-// Convolutional networks whose gradients are summed over ranks.
+// Convolutional networks with gradient all-reduce.
 #include <cstring>
 
 #include "device/host/onednn/host_dnn.hpp"
@@ -30,7 +30,7 @@ class ConvNetOnRanks : public RanksOnHost {
     EXPECT_TRUE(made.ok()) << made.status().what();
     return std::move(made.value());
   }
-  /// A step with this rank's own images; on the host the device's memory is the host's.
+  /// A step with this rank's images; on the host backend, device memory is host memory.
   void train(ConvNet& net, std::uint64_t step) {
     const GeneratedImages set(2, 32, 8);
     auto* const pixels = static_cast<float*>(net.images().data);
@@ -40,7 +40,7 @@ class ConvNetOnRanks : public RanksOnHost {
     ASSERT_OK(net.enqueue_training());
     ASSERT_OK(device->synchronize(net.stream(), timeout_s));
   }
-  /// Of every rank.
+  /// Values of every rank.
   std::vector<float> gather(WordsView words) {
     const std::size_t bytes = words.bytes();
     Buffer all = std::move(device->allocate(bytes * static_cast<std::size_t>(size())).value());

@@ -9,9 +9,9 @@
 
 namespace egt::test {
 
-/// One, odd, a page and one, 1 MiB and its neighbour, several MiB and odd.
+/// One, odd, a page and one byte, 1 MiB and one byte more, several MiB and odd.
 constexpr std::size_t sizes[] = {1, 1001, 4097, 1048576, 1048577, 5242887};
-/// Memory of a collective that is given up must stay until MPI has ended: see mpi_communicator.hpp.
+/// Memory of an aborted collective must stay allocated until MPI is finalized: see mpi_communicator.hpp.
 constexpr std::size_t given_up_bytes = 8 << 20;
 
 void ExchangeContract::SetUp() {
@@ -173,7 +173,7 @@ TEST_P(ExchangeContract, MessagesOfAPairComeInTheirOrderWhateverTheirSizes) {
 TEST_P(ExchangeContract, TheOrderOfAPairGoesOnFromExchangeToExchange) {
   if (size == 1) GTEST_SKIP() << "needs two ranks";
   constexpr std::size_t bytes = 100001;
-  if (rank == 0) {  // both in one
+  if (rank == 0) {  // both in one exchange
     const Buffer a = upload(letter(0, last(), 0, bytes)), b = upload(letter(0, last(), 1, bytes));
     ASSERT_OK(communicator->exchange(std::vector{message(a, last()), message(b, last())}, {}, *stream));
     ASSERT_OK(finish());
@@ -259,7 +259,7 @@ TEST_P(ExchangeContract, AbortEndsAnExchangeThatAPeerNeverJoins) {
   static const auto* incoming = new Buffer(blank(given_up_bytes));
   auto split = communicator->split(0);
   ASSERT_OK(split.status());
-  // A first one that all join: NCCL connects two ranks when they first send to each other.
+  // A first exchange of all ranks: NCCL connects two ranks at their first message.
   const std::vector sends{message(*outgoing, next())}, receives{message(*incoming, previous())};
   ASSERT_OK(split.value()->exchange(sends, receives, *stream));
   ASSERT_OK(finish());
@@ -267,11 +267,11 @@ TEST_P(ExchangeContract, AbortEndsAnExchangeThatAPeerNeverJoins) {
     ASSERT_OK(split.value()->exchange(sends, receives, *stream));
     EXPECT_EQ(device->synchronize(*stream, 0.5).code(), StatusCode::timeout) << "a peer joined";
     ASSERT_OK(split.value()->check());
-    communicator->abort();  // which reaches what was split from it
+    communicator->abort();  // also aborts communicators split from it
     EXPECT_NE(finish().code(), StatusCode::timeout) << "the stream did not drain";
   }
   ASSERT_OK(control->barrier());
-  communicator->abort();  // every survivor gives up the same communicator
+  communicator->abort();  // every survivor aborts the same communicator
   EXPECT_EQ(split.value()->check().code(), StatusCode::aborted);
   EXPECT_EQ(split.value()->exchange(sends, receives, *stream).code(), StatusCode::aborted);
   EXPECT_EQ(communicator->split(0).status().code(), StatusCode::aborted);

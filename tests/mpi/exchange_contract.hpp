@@ -15,12 +15,11 @@
 
 namespace egt::test {
 
-/// How the suite gets a communicator and the device whose streams it takes. An adapter enters by
-/// instantiating ExchangeContract.
+/// Opens the communicator and the device of the suite. Each adapter instantiates ExchangeContract.
 struct RanksUnderTest {
   std::string name;
   std::function<Result<std::unique_ptr<Device>>(const RankPlace&)> open_device;
-  /// Collective.
+  /// Collective call.
   std::function<Result<std::unique_ptr<Communicator>>(Control&)> open;
 };
 
@@ -32,14 +31,14 @@ inline std::string name_of(const testing::TestParamInfo<RanksUnderTest>& info) {
   return info.param.name;
 }
 
-/// What egt/ranks/communicator.hpp promises of exchanges and of what is split from a communicator.
+/// Checks the guarantees of egt/ranks/communicator.hpp for exchanges and for split communicators.
 class ExchangeContract : public testing::TestWithParam<RanksUnderTest> {
  protected:
-  /// Bytes in the device's memory, which nobody but their own message should write.
+  /// Bytes in device memory that only their own message should write.
   using Letter = std::vector<std::uint8_t>;
 
   void SetUp() override;
-  /// Ends what a missing peer would never end: streams wait for their work when they are destroyed.
+  /// Aborts work that waits for a missing peer: stream destructors wait for their work.
   void TearDown() override;
 
   int next() const { return (rank + 1) % size; }
@@ -47,23 +46,23 @@ class ExchangeContract : public testing::TestWithParam<RanksUnderTest> {
   int last() const { return size - 1; }
 
   std::unique_ptr<Communicator> open();
-  /// What `from` writes to `to` in its letter of that number; unlike all others.
+  /// The message number `number` from `from` to `to`; all messages differ.
   static Letter letter(int from, int to, int number, std::size_t bytes);
   Buffer upload(const Letter& letter);
   Letter download(const Buffer& buffer);
-  /// A buffer for a letter that comes, with another content.
+  /// A receive buffer with other content.
   Buffer blank(std::size_t bytes) { return upload(letter(-1, -1, -1, bytes)); }
   static Message message(const Buffer& buffer, int peer) { return {buffer.data(), buffer.bytes(), peer}; }
   Status finish() { return device->synchronize(*stream, patience_s); }
 
-  /// Rank `from` of `ranks` sends rank `to` a letter of every size, in one exchange for each.
+  /// Rank `from` of `ranks` sends rank `to` a message of every size, one exchange per size.
   void expect_letters(Communicator& ranks, const std::vector<std::pair<int, int>>& ways);
-  /// The sum over `ranks` of `value`, all-reduced.
+  /// All-reduced sum of `value` over `ranks`.
   float sum(Communicator& ranks, float value);
 
   static constexpr double patience_s = 60;
 
-  // In this order: a communicator ends before its streams, they before their device.
+  // Order of destruction: communicator, streams, device.
   std::unique_ptr<Control> control;
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> stream;

@@ -24,9 +24,9 @@
 namespace egt::test {
 namespace {
 
-/// Strangers that call rank 0 while the ranks connect: one says nothing, one talks nonsense, one does not
-/// know the token.
-class Strangers {
+/// Foreign clients that connect to rank 0 while the ranks connect: one is silent, one sends garbage, one has
+/// a wrong token.
+class ForeignClients {
  public:
   void call(int port, int ranks) {
     std::vector<std::string> words = {"", "GET / HTTP/1.1\r\n\r\n"};
@@ -39,7 +39,7 @@ class Strangers {
   bool all_connected() const {
     return std::none_of(sockets_.begin(), sockets_.end(), [](int socket) { return socket < 0; });
   }
-  /// Does this one see the end of its connection soon?
+  /// True if the client's connection is closed soon.
   static bool is_dropped(int socket) {
     const timeval limit{5, 0};
     ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
@@ -48,7 +48,7 @@ class Strangers {
     return bytes == 0 || (bytes < 0 && errno == ECONNRESET);
   }
   const std::vector<int>& sockets() const { return sockets_; }
-  ~Strangers() {
+  ~ForeignClients() {
     for (const int socket : sockets_) ::close(socket);
   }
 
@@ -67,10 +67,11 @@ class Strangers {
   std::vector<int> sockets_;
 };
 
-/// Control that lets strangers call before anybody else knows where rank 0 listens.
+/// Control that lets foreign clients connect before the other ranks know rank 0's address.
 class OverheardControl final : public egt::Control {
  public:
-  OverheardControl(egt::Control& control, Strangers& strangers) : control_(control), strangers_(strangers) {}
+  OverheardControl(egt::Control& control, ForeignClients& strangers)
+      : control_(control), strangers_(strangers) {}
   const RankPlace& place() const override { return control_.place(); }
   Result<std::vector<std::string>> gather(const std::string& text) override {
     const auto own = nlohmann::json::parse(text, nullptr, false);
@@ -84,11 +85,11 @@ class OverheardControl final : public egt::Control {
 
  private:
   egt::Control& control_;
-  Strangers& strangers_;
+  ForeignClients& strangers_;
 };
 
-/// Control under which no two ranks are of one host, and each has three addresses: one that nobody answers
-/// at, one of nobody's, and the one that leads to it.
+/// Control in which every rank is on its own host and has three addresses: one that does not answer, one that
+/// is invalid, and one that works.
 class ScatteredControl final : public egt::Control {
  public:
   ScatteredControl(egt::Control& control, std::vector<std::string> last) : control_(control) {
@@ -140,7 +141,7 @@ class HeartbeatOfRanks : public testing::Test {
     return std::all_of(heartbeat->peers().begin(), heartbeat->peers().end(), is);
   }
 
-  Strangers strangers;
+  ForeignClients strangers;
   std::unique_ptr<egt::Control> control;
   std::unique_ptr<Heartbeat> heartbeat;
   RankPlace place;
@@ -167,7 +168,7 @@ TEST_F(HeartbeatOfRanks, KnowsAllOthers) {
 TEST_F(HeartbeatOfRanks, StrangersAreDropped) {
   if (place.rank != 0 || place.size == 1) return;
   EXPECT_TRUE(strangers.all_connected());
-  for (const int socket : strangers.sockets()) EXPECT_TRUE(Strangers::is_dropped(socket));
+  for (const int socket : strangers.sockets()) EXPECT_TRUE(ForeignClients::is_dropped(socket));
 }
 
 TEST_F(HeartbeatOfRanks, AddressesThatLeadNowhereCostAMoment) {
@@ -183,12 +184,12 @@ TEST_F(HeartbeatOfRanks, RanksThatCannotBeReachedAreToldWithAllThatWasTried) {
   ScatteredControl scattered(*control, {});
   const auto opened = open_tcp_heartbeat(scattered, 1);
   EXPECT_FALSE(opened.ok());
-  for (const char* told : {" does not reach rank 0 on host0", "198.51.100.7 (", "no address ("})
-    EXPECT_NE(opened.status().what().find(told), std::string::npos) << opened.status().what();
+  for (const char* reported : {" does not reach rank 0 on host0", "198.51.100.7 (", "no address ("})
+    EXPECT_NE(opened.status().what().find(reported), std::string::npos) << opened.status().what();
   ASSERT_OK(control->barrier());
 }
 
-/// As under a low ulimit -n; MPI has all that it wants.
+/// As under a low ulimit -n; MPI has all the descriptors that it needs.
 TEST_F(HeartbeatOfRanks, ARankWithoutDescriptorsIsToldOnAll) {
   if (place.size == 1) return;
   rlimit before{};
@@ -234,7 +235,7 @@ TEST_F(HeartbeatOfRanks, ARankThatStopsSendingGrowsOldAndBlocksNobody) {
   ASSERT_OK(control->barrier());
   const Clock::time_point start = Clock::now();
   if (!silent) {
-    // Far more than all buffers hold, to one that does not take it.
+    // Far more than all buffers hold, to a peer that does not read.
     while (seconds_since(start) < 1.5) {
       heartbeat->send(news_of(place.rank, 1, 1 << 20));
       heartbeat->poll(0.01);

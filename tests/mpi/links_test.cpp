@@ -1,4 +1,4 @@
-// Links between ranks, with faults in what they carry.
+// Links between ranks, with faults in the transferred data.
 #include "workload/links/links_workload.hpp"
 
 #include <algorithm>
@@ -19,9 +19,9 @@ using Hit = CorruptingCommunicator::Hit;
 using Collective = CorruptingCommunicator::Collective;
 
 constexpr std::uint64_t size_bytes = 100'000;
-constexpr std::size_t large = 50'000;  ///< bytes of a message: only transfers of the largest size
+constexpr std::size_t large = 50'000;  ///< message size in bytes: only transfers of the max size
 
-/// An exchange of much that moves nothing, and says so to nobody.
+/// A large exchange that moves no data and reports no error.
 class IdleCommunicator final : public CorruptingCommunicator {
  public:
   explicit IdleCommunicator(Communicator& real) : CorruptingCommunicator(real, std::vector<Hit>{}) {}
@@ -34,7 +34,7 @@ class IdleCommunicator final : public CorruptingCommunicator {
   }
 };
 
-/// Of the first all-to-all rank 0 gets a wrong first word from the last rank.
+/// In the first all-to-all, rank 0 receives a wrong first word from the last rank.
 class WrongBlockCommunicator final : public CorruptingCommunicator {
  public:
   explicit WrongBlockCommunicator(Communicator& real) : CorruptingCommunicator(real, std::vector<Hit>{}) {}
@@ -54,7 +54,7 @@ class WrongBlockCommunicator final : public CorruptingCommunicator {
   bool struck_ = false;
 };
 
-/// Like a GPU, does its work while the host goes on; and the host takes long to put a small copy in line.
+/// Works asynchronously like a GPU; the host is slow to enqueue small copies.
 class LateHostDevice final : public ForwardingDevice {
  public:
   LateHostDevice(std::unique_ptr<Device> device, std::chrono::microseconds late)
@@ -93,7 +93,7 @@ class LinksOfRanks : public RanksOnHost {
     return workload.finish(false);
   }
 
-  /// All trials; keeps what this rank told and its reports.
+  /// Runs all trials and keeps this rank's records and reports.
   void run(Communicator& communicator) {
     RecordQueue records(rank(), 4096, FaultLimit::none);
     Injector injector({}, mpi_session().place(), records);
@@ -109,7 +109,7 @@ class LinksOfRanks : public RanksOnHost {
       if (record.kind == RecordKind::fault) faults.push_back(record.body);
   }
 
-  /// Of the first two ranks' copies, as rank 0 knows it.
+  /// Latency of copies between the first two ranks, as known to rank 0.
   Json latency_of_copies() const {
     for (const PartReport& part : parts)
       if (part.name == "pair 0-1 by peer copies") return part.figures.at("latency_us");
@@ -119,7 +119,7 @@ class LinksOfRanks : public RanksOnHost {
   const PartReport& own() const { return parts.front(); }
   bool stopping() { return asked_++ >= stop_after; }
 
-  int stop_after = std::numeric_limits<int>::max();  ///< times that the rank is asked whether it stops
+  int stop_after = std::numeric_limits<int>::max();  ///< number of stop polls before the rank stops
 
   std::vector<PartReport> parts;
   std::vector<Json> faults;
@@ -143,8 +143,7 @@ TEST_F(LinksOfRanks, AllOfThemAreMeasuredAndVerified) {
 TEST_F(LinksOfRanks, TheHostsTimeIsNoLatency) {
   if (size() != 2) GTEST_SKIP() << "for two ranks";
   device = std::make_unique<LateHostDevice>(std::move(device), std::chrono::microseconds(100));
-  std::optional<double>
-      latency;  // none is told where something else disturbed it: in the quietest of some runs
+  std::optional<double> latency;  // min over several runs, each of which may be disturbed
   for (int attempt = 0; attempt < 4; ++attempt) {
     run(*real);
     if (rank() != 0 || !latency_of_copies().is_number()) continue;
@@ -164,7 +163,7 @@ TEST_F(LinksOfRanks, WhereTheHostIsTooLateThereIsNoLatency) {
 
 TEST_F(LinksOfRanks, AStopOfOneRankEndsATrialOnAllOfThem) {
   stop_after = rank() == size() - 1 ? 30 : stop_after;
-  run(*real);  // all trials come to their ends: nobody waits for the one that stopped
+  run(*real);  // all trials end: no rank waits for the stopped one
   EXPECT_TRUE(faults.empty());
   const bool any_failed = std::any_of(parts.begin(), parts.end(), [](auto& part) { return !part.success; });
   EXPECT_FALSE(any_failed) << "what was not made is no failure";
@@ -214,7 +213,7 @@ TEST_F(LinksOfRanks, AWrongSumIsBlamedOnItsReceiver) {
                                                  .bytes_at_least = large,
                                                  .word = 9,
                                                  .change = [](std::uint32_t w) { return w ^ 0x80u; },
-                                                 .first_call = 2,  // behind those of the first probe
+                                                 .first_call = 2,  // after the calls of the first probe
                                                  .last_call = 2});
   run(communicator);
   ASSERT_EQ(faults.size(), rank() == 0 ? 1u : 0u);

@@ -20,7 +20,7 @@ constexpr int skipped_exit_code = 77;  ///< ctest's SKIP_RETURN_CODE
 
 std::unique_ptr<MpiSession> session;
 
-/// Why these ranks cannot run this program's tests; empty: they can. A GPU that fails is no such reason.
+/// The reason why these ranks cannot run the tests; empty if they can. A failing GPU is no such reason.
 Result<std::string> why_skipped([[maybe_unused]] const RankPlace& place) {
 #if EGT_TESTS_NEED_GPUS
   EGT_TRY_ASSIGN(const int gpus, cuda_device_count());
@@ -31,7 +31,7 @@ Result<std::string> why_skipped([[maybe_unused]] const RankPlace& place) {
   return std::string();
 }
 
-/// Known to all ranks alike, before anything runs: empty where all can run the tests.
+/// The same on all ranks before any test runs; empty if all ranks can run the tests.
 Result<std::string> why_any_skipped() {
   EGT_TRY_ASSIGN(const auto control, open_mpi_control(*session, 20));
   const Result<std::string> own = why_skipped(session->place());
@@ -44,7 +44,7 @@ Result<std::string> why_any_skipped() {
 }
 
 class FailurePrinter final : public testing::EmptyTestEventListener {
-  // GoogleTest holds its lock while a failure is told, so it cannot be asked for the test's name then.
+  // GoogleTest holds its lock while it reports a failure, so the test's name cannot be queried then.
   void OnTestStart(const testing::TestInfo& test) override {
     test_ = std::string(test.test_suite_name()) + "." + test.name();
   }
@@ -54,19 +54,19 @@ class FailurePrinter final : public testing::EmptyTestEventListener {
                  result.line_number(), result.summary());
   }
 
-  /// Ranks that took different ways through a test meet in none of those behind it: the first failure ends
-  /// the job, once all have had the time to print theirs.
+  /// After ranks took different paths through a test, later collectives would not match. Hence the first
+  /// failure ends the job, after all ranks had time to print theirs.
   void OnTestEnd(const testing::TestInfo& test) override {
     if (!test.result()->Failed()) return;
     std::this_thread::sleep_for(std::chrono::seconds(2));
     std::fprintf(stderr, "rank %d: the tests end here\n", session->place().rank);
-    std::_Exit(1);  // mpirun ends the others
+    std::_Exit(1);  // mpirun ends the other ranks
   }
 
   std::string test_;
 };
 
-/// Has any rank failed? All ranks get the same answer, so that none is killed before it has printed.
+/// True if any rank has failed. All ranks get the same answer, so that none is killed before it has printed.
 bool any_failed(bool failed) {
   const auto control = open_mpi_control(*session, 20);
   if (!control.ok()) return true;

@@ -5,7 +5,7 @@
 #include "device/host/host_device.hpp"
 #include "ranks/mpi/mpi_session.hpp"
 
-/// Every rank runs the same tests in the same order; rank 0 prints their names, each rank its failures.
+/// Every rank runs the same tests in the same order. Rank 0 prints their names, each rank its failures.
 namespace egt::test {
 
 constexpr double timeout_s = 30;
@@ -13,8 +13,8 @@ constexpr double timeout_s = 30;
 /// The session of this test program.
 MpiSession& mpi_session();
 
-/// With this rank's share of the machine's cores, as the program has it: the ranks are not in each other's
-/// way.
+/// Uses this rank's share of the machine's cores, as the program does, so that ranks do not compete for
+/// cores.
 inline Result<std::unique_ptr<Device>> open_host_device_of_rank() {
   HostDeviceConfig config;
   config.local_rank = mpi_session().place().local_rank;

@@ -10,7 +10,7 @@
 namespace egt::test {
 namespace {
 
-/// Leaves out copies of whole chunks once it is told.
+/// Omits copies of whole chunks once enabled.
 class LosingDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -22,7 +22,7 @@ class LosingDevice : public ForwardingDevice {
   std::atomic<bool> loses = false;
 };
 
-/// Cannot open what others share.
+/// Cannot open memory shared by other ranks.
 class LonelyDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -33,7 +33,7 @@ class LonelyDevice : public ForwardingDevice {
 
 class PeerCopiesOfRanks : public RanksOnHost {
  protected:
-  /// A run until this rank made some copies; `meanwhile` comes at its start.
+  /// Runs until this rank has made some copies; calls `meanwhile` at the start.
   void run(
       std::vector<Injection> injections = {}, const std::function<void()>& meanwhile = [] {}) {
     RecordQueue records(rank(), 4096, FaultLimit::none);

@@ -21,11 +21,11 @@
 namespace egt::test {
 namespace {
 
-/// None, fewer than ranks, odd, a whole chunk of the tests' and one more, many chunks.
+/// Zero, fewer than ranks, odd, one test chunk, one more, many chunks.
 constexpr std::size_t counts[] = {0, 1, 3, 1001, 2048, 2049, 100'003};
-constexpr std::size_t small_chunks = 8192;  ///< bytes: a few thousand elements are several of them
+constexpr std::size_t small_chunks = 8192;  ///< in bytes: a few thousand elements make several chunks
 
-/// A float of random sign, fraction and size (2^-20 to 2^20): sums of three or more depend on their order.
+/// Random sign, fraction and magnitude (2^-20 to 2^20): sums of three or more depend on their order.
 float random_float(int rank, std::size_t i) {
   const std::uint64_t h = mix64(static_cast<std::uint64_t>(rank) * 1000003 + i + 1);
   const float fraction = static_cast<float>(h >> 40) / 16777216.0f - 0.5f;
@@ -63,7 +63,7 @@ class Peers : public testing::Test {
     return open_peer_communicator(*device, *control, std::move(inner.value()), ranks, chunk_bytes);
   }
 
-  /// Do all ranks hold the same bytes? The answer is rank 0's; true elsewhere.
+  /// True if all ranks hold the same bytes. Only rank 0 compares; the other ranks return true.
   template <typename T>
   bool equal_on_all_ranks(const std::vector<T>& data) {
     const auto all =
@@ -174,7 +174,7 @@ TEST_F(Peers, WhatIsSummedIsWhatTheStreamMadeBefore) {
   EXPECT_TRUE(result == std::vector<float>(data.size(), static_cast<float>(size)));
 }
 
-/// Ranks run ahead of each other by several all-reduces, in two streams, and stay behind at random.
+/// Ranks run several all-reduces ahead of each other in two streams, with random delays.
 TEST_F(Peers, AHundredAllReducesOfRanksThatAreLateAtRandom) {
   auto communicator = open(4096);
   ASSERT_OK(communicator.status());
@@ -286,11 +286,11 @@ TEST_F(Peers, AnAbortEndsTheWaitForARankThatDoesNotCome) {
     EXPECT_EQ(opened.value()->check().code(), StatusCode::aborted);
     ASSERT_OK(device->forget_failure(*stream, timeout_s));
   } else {
-    ASSERT_OK(control->barrier());  // the others have looked
+    ASSERT_OK(control->barrier());  // the other ranks have read it
   }
   ASSERT_OK(control->barrier());
-  const StatusCode told = is_last() ? StatusCode::timeout : StatusCode::aborted;
-  EXPECT_EQ(opened.value()->check().code(), told) << "also where the others gave up";
+  const StatusCode reported = is_last() ? StatusCode::timeout : StatusCode::aborted;
+  EXPECT_EQ(opened.value()->check().code(), reported) << "also where the others gave up";
   const Clock::time_point start = Clock::now();
   auto another = open();
   ASSERT_OK(another.status());
@@ -302,7 +302,7 @@ TEST_F(Peers, AnAbortEndsTheWaitForARankThatDoesNotCome) {
   EXPECT_LT(seconds_since(start), PeerMemory::leave_seconds);
 }
 
-/// As at a restart: the run's communicator is given up, and knows nothing of peer copies.
+/// As at a restart: the run's communicator, which does not know about peer copies, is aborted.
 TEST_F(Peers, TheEndOfWhatTheInnerOneWasSplitFromEndsTheWaitOfWhoLooks) {
   if (size == 1) GTEST_SKIP() << "needs two ranks";
   auto whole = open_mpi_communicator(mpi_session(), timeout_s);

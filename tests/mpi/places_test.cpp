@@ -10,7 +10,7 @@
 namespace egt::test {
 namespace {
 
-/// Run on one host; also with another NCCL_HOSTID on some ranks.
+/// Runs on one host; also with a different NCCL_HOSTID on some ranks.
 TEST(Places, AreKnownToAllRanks) {
   auto control = open_mpi_control(mpi_session(), 10);
   ASSERT_OK(control.status());
@@ -29,7 +29,7 @@ TEST(Places, AreKnownToAllRanks) {
   const auto places = gather_places(*control.value());
   ASSERT_OK(places.status());
   ASSERT_EQ(places.value().size(), static_cast<std::size_t>(own.size));
-  std::string told;
+  std::string reported;
   for (int rank = 0; rank < own.size; ++rank) {
     const RankPlace& place = places.value()[static_cast<std::size_t>(rank)];
     EXPECT_EQ(place.rank, rank);
@@ -37,12 +37,12 @@ TEST(Places, AreKnownToAllRanks) {
     EXPECT_EQ(place.local_rank, rank);
     EXPECT_EQ(place.local_size, own.size);
     EXPECT_EQ(place.hostname, own.hostname);
-    told += place.host_id + "\n";
+    reported += place.host_id + "\n";
   }
-  EXPECT_EQ(told, ids.value());
+  EXPECT_EQ(reported, ids.value());
 }
 
-/// Of any length and of any bytes: others' texts must not run into them.
+/// Texts have any length and any bytes; texts of other ranks must not overlap them.
 TEST(Texts, AreKnownToAllRanks) {
   auto control = open_mpi_control(mpi_session(), 10);
   ASSERT_OK(control.status());

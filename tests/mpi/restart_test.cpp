@@ -16,7 +16,7 @@ namespace egt::test {
 namespace {
 
 constexpr std::size_t count = 500'000;
-constexpr double collective_timeout_s = 3600;  // a restart that waits for it runs into the limit of a test
+constexpr double collective_timeout_s = 3600;  // exceeds the time limit of a test
 
 class RestartOnRanks : public testing::Test {
  protected:
@@ -34,7 +34,7 @@ class RestartOnRanks : public testing::Test {
 
   bool is_last() const { return communicator->rank() == communicator->size() - 1; }
 
-  /// Sums ones; what every element is.
+  /// Sums ones over all ranks; returns the value of every element.
   Result<float> sum() {
     std::vector<float> ones(count, 1.0f);
     EGT_TRY(communicator->all_reduce(ones.data(), ones.size(), ElementType::f32, *stream));
@@ -55,7 +55,7 @@ class RestartOnRanks : public testing::Test {
   std::unique_ptr<RestartableCommunicator> communicator;
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> stream;
-  std::vector<float> given_up = std::vector<float>(count);  // until MPI has ended: see mpi_communicator.hpp
+  std::vector<float> given_up = std::vector<float>(count);  // see mpi_communicator.hpp: until MPI ends
 };
 
 TEST_F(RestartOnRanks, ACollectiveThatOneRankDoesNotComeToIsGivenUpAndTheNextCommunicatorWorks) {
@@ -74,7 +74,7 @@ TEST_F(RestartOnRanks, ACollectiveThatOneRankDoesNotComeToIsGivenUpAndTheNextCom
 }
 
 TEST_F(RestartOnRanks, WhatWasSplitIsGivenUpWithItAndSplitAnew) {
-  static std::vector<float> left(count);  // until MPI has ended
+  static std::vector<float> left(count);  // allocated until MPI is finalized
   for (int restarts = 0; restarts < 2; ++restarts) {
     auto split = communicator->split(0);
     ASSERT_OK(split.status());
@@ -84,7 +84,7 @@ TEST_F(RestartOnRanks, WhatWasSplitIsGivenUpWithItAndSplitAnew) {
     EXPECT_EQ(split.value()->check().code(), StatusCode::aborted);
     EXPECT_EQ(split.value()->broadcast(left.data(), 4, 0, *stream).code(), StatusCode::aborted);
     EXPECT_EQ(communicator->split(0).status().code(), StatusCode::aborted);
-    ASSERT_OK(restart());  // whose drain waits for the exchange's end
+    ASSERT_OK(restart());  // its drain waits for the end of the exchange
     EXPECT_EQ(split.value()->check().code(), StatusCode::aborted) << "the new one has not made it whole";
     const Result<float> summed = sum();
     ASSERT_OK(summed.status());

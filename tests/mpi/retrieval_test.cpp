@@ -8,7 +8,7 @@
 namespace egt::test {
 namespace {
 
-/// Neither the shards nor the blocks divide among 2 or 4 ranks; of 4, one has no block.
+/// Neither shards nor blocks are divisible by 2 or 4 ranks; with 4 ranks, one has no block.
 RetrievalConfig uneven_retrieval() {
   RetrievalConfig config = small_retrieval();
   config.hidden = {48};
@@ -58,7 +58,7 @@ class RetrievalOfRanks : public RanksOnHost {
     outcome.digests = digests.value();
   }
 
-  /// What one rank computes that trains and evaluates with nobody else.
+  /// The outcome of one rank that trains and evaluates alone.
   Trained outcome_of_one_rank(const RetrievalConfig& config) {
     SingleRankCommunicator one(*device);
     Trained outcome;
@@ -91,7 +91,7 @@ TEST_F(RetrievalOfRanks, HasTheBitsAndTheRecallOfOneRank) {
     expect_equal(all, expected);
     EXPECT_GT(expected.scores.recall(0), 10.0 / static_cast<double>(config.evaluated));
     EXPECT_LT(expected.scores.recall(0), 1);
-    // One rank after the other, and the others are not needed.
+    // One rank after the other; the other ranks are not needed.
     Trained alone{all.losses, {}, {}};
     evaluate(*model, EvaluationScope::alone, alone);
     expect_equal(alone, expected);
@@ -100,8 +100,8 @@ TEST_F(RetrievalOfRanks, HasTheBitsAndTheRecallOfOneRank) {
   }
 }
 
-/// A gradient that one rank makes wrong reaches all; an activation's fault, too; embeddings of one rank's
-/// block are wrong on all that search it.
+/// A wrong gradient of one rank reaches all ranks, and so does a fault of an activation. Wrong embeddings of
+/// one rank's block are wrong on all ranks that search it.
 TEST_F(RetrievalOfRanks, AFaultOfOneRankIsSeenByAll) {
   const RetrievalConfig config = uneven_retrieval();
   const Trained expected = outcome_of_one_rank(config);
@@ -112,7 +112,7 @@ TEST_F(RetrievalOfRanks, AFaultOfOneRankIsSeenByAll) {
     ASSERT_NE(model, nullptr);
     const bool of_training = part != RetrievalPart::embeddings;
     if (rank() == (of_training ? size() - 1 : 0))
-      model->set_tampering({{part, of_training ? shard : 0, {.first = 3, .mask = 1u << 26}}});
+      model->set_tensor_faults({{part, of_training ? shard : 0, {.first = 3, .mask = 1u << 26}}});
     Trained faulty;
     train(*model, faulty);
     evaluate(*model, EvaluationScope::all, faulty);
@@ -120,11 +120,12 @@ TEST_F(RetrievalOfRanks, AFaultOfOneRankIsSeenByAll) {
     EXPECT_NE(faulty.digests.queries, expected.digests.queries);
     EXPECT_EQ(faulty.digests.documents == expected.digests.documents, !of_training);
   }
-  // Told to a rank that does not make the shard, it changes nothing.
+  // It has no effect on a rank that does not compute the shard.
   if (size() == 1) return;
   const auto model = model_of(*real, config);
   ASSERT_NE(model, nullptr);
-  if (rank() == 0) model->set_tampering({{RetrievalPart::gradient, shard, {.first = 3, .mask = 1u << 26}}});
+  if (rank() == 0)
+    model->set_tensor_faults({{RetrievalPart::gradient, shard, {.first = 3, .mask = 1u << 26}}});
   Trained clean;
   train(*model, clean);
   evaluate(*model, EvaluationScope::all, clean);
@@ -143,7 +144,7 @@ TEST_F(RetrievalOfRanks, AWaitForALostPeerEndsWithItsDeadline) {
     const auto given_up = model->retire_step(0, timeout_s);
     EXPECT_EQ(given_up.status().code(), StatusCode::aborted) << given_up.status().what();
   } else {
-    // Comes too late for all that have given up.
+    // Too late for all ranks that have aborted.
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     real->abort();
   }

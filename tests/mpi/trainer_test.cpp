@@ -59,14 +59,14 @@ class DataParallel : public RanksOnHost,
     return trained;
   }
 
-  /// Each rank tells the time of its newest pass with the step that it enqueues next.
-  static void expect_times_of_all(const Communicator& ranks, const std::vector<double>& told,
+  /// With the step that it enqueues next, each rank sends the time of its newest pass.
+  static void expect_times_of_all(const Communicator& ranks, const std::vector<double>& reported,
                                   const std::vector<double>& own_ms) {
-    ASSERT_EQ(told.size(), static_cast<std::size_t>(ranks.size()));
+    ASSERT_EQ(reported.size(), static_cast<std::size_t>(ranks.size()));
     constexpr std::size_t lag = MlpTrainer::depth + 1;
     if (own_ms.size() <= lag) return;
-    for (const double ms : told) EXPECT_GT(ms, 0);
-    EXPECT_EQ(told[static_cast<std::size_t>(ranks.rank())],
+    for (const double ms : reported) EXPECT_GT(ms, 0);
+    EXPECT_EQ(reported[static_cast<std::size_t>(ranks.rank())],
               static_cast<float>(own_ms[own_ms.size() - 1 - lag]));
   }
 
@@ -87,12 +87,12 @@ class DataParallel : public RanksOnHost,
 
 TEST_P(DataParallel, ManyRanksWithAShareEachLearnWhatOneRankWithTheWholeBatchLearns) {
   const RankPlace& place = mpi_session().place();
-  const std::int64_t global = batch_each * place.size + 1;  // uneven: the last rank takes one more
+  const std::int64_t global = batch_each * place.size + 1;  // uneven: the last rank has one sample more
   const bool last = place.rank + 1 == place.size;
   const Trained shared = train(
       *real,
       config({.global = global, .first = batch_each * place.rank, .local = batch_each + (last ? 1 : 0)}));
-  SingleRankCommunicator alone(*device);  // in the world, whatever the number of ranks
+  SingleRankCommunicator alone(*device);  // one rank, whatever the world size
   const Trained whole = train(alone, config({.global = global, .first = 0, .local = global}));
   ASSERT_EQ(shared.losses.size(), whole.losses.size());
   const double tolerance = GetParam().first == ElementType::bf16 ? 2e-2 : 2e-5;

@@ -1,5 +1,4 @@
-// Shares of the batch that follow what the ranks' passes take: training, its checks and its repairs go on all
-// the same.
+// Batch shares that follow the pass times of the ranks: training, checks and repairs continue to work.
 #include <gmock/gmock.h>
 
 #include "training_job.hpp"
@@ -12,8 +11,8 @@ using ::testing::SizeIs;
 
 constexpr std::int64_t even = 8;  ///< samples per rank
 
-/// Rank 1 takes four times as long: shares change behind step 39, or behind 79 where its load was not
-/// measured by then.
+/// Rank 1 is four times slower. Shares change after step 39, or after 79 if its load was not measured by
+/// then.
 class TrainingBalanceOnRanks : public TrainingJobs {
  protected:
   static Job job(std::int64_t steps) {

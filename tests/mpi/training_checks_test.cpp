@@ -1,5 +1,5 @@
-// The checks of training on real ranks, each with a fault put into the real data: who tells what, once, and
-// what training comes to all the same.
+// The checks of training on real ranks, each with a fault injected into the real data: which rank reports it,
+// once, and the result of training.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -16,7 +16,7 @@ using ::testing::SizeIs;
 
 class TrainingChecksOnRanks : public TrainingJobs {};
 
-/// What only the state of another rank shows.
+/// True if only another rank's state reveals it.
 bool needs_a_peer(const std::string& kind) {
   return kind == "weight" || kind == "optimizer";
 }
@@ -27,7 +27,7 @@ TEST_F(TrainingChecksOnRanks, CleanTrainingTellsNoFaultInEveryPrecision) {
     EXPECT_THAT(clean.faults, IsEmpty());
     EXPECT_THAT(clean.notices, IsEmpty());
     EXPECT_TRUE(clean.part.success) << clean.part.failure;
-    const std::uint64_t checks = 4 + 5;  // and one a precision before the first step
+    const std::uint64_t checks = 4 + 5;  // plus one per precision before the first step
     EXPECT_EQ(clean.part.work.replays, size() > 1 ? checks : checks - 5);
     EXPECT_EQ(clean.part.work.replica_checks, size() > 1 ? checks : 0);
     EXPECT_GT(clean.figure("gemms_verified"), 0);
@@ -45,7 +45,7 @@ struct Case {
   const char* where;
 };
 
-/// Of the struck tensors, each at a step before the check behind step 7.
+/// One case per struck tensor, each at a step before the check after step 7.
 constexpr Case cases[] = {
     {"step=6,layer=1", "weight", "replica", "state digest", "weights of layer 1"},
     {"step=7,layer=2", "weight", "replica", "state digest", "weights of layer 2"},
@@ -85,7 +85,7 @@ TEST_F(TrainingChecksOnRanks, EachInjectionOnEachRankIsOneRecordOfThatRankAndTra
   }
 }
 
-/// Whose products are made of copies that only they read.
+/// The operands of fp8 GEMMs are copies that only these GEMMs read.
 TEST_F(TrainingChecksOnRanks, InFp8CleanTrainingTellsNoFaultAndEachInjectionIsFound) {
   Job job{.samples = 16, .precisions = {Precision::fp8}, .layers = {16, 96, 32, 16}};
   const Outcome clean = run(job);
@@ -124,7 +124,7 @@ TEST_F(TrainingChecksOnRanks, AdamHealsToo) {
 
 TEST_F(TrainingChecksOnRanks, AFlippedWeightIsLocatedToTheElementAndTheBits) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
-  for (const int layer : {1, 2, 3}) {  // of 1536, 2304 and 192 weights: with and without halving
+  for (const int layer : {1, 2, 3}) {  // 1536, 2304 and 192 weights: with and without halving
     SCOPED_TRACE(layer);
     const Outcome outcome = run({.injections = {fmt::format("weight:rank=1,step=7,layer={}", layer)}});
     ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
@@ -174,7 +174,7 @@ TEST_F(TrainingChecksOnRanks, AReplicaThatKeepsDivergingIsToldOrCountedInEveryCh
   }
 }
 
-// What is wrong from the first answer on, the same every time
+// Wrong from the first answer on, the same way every time
 
 constexpr Flip slight{.mask = 1u << 3}, large{.mask = 3u << 29};
 
@@ -320,7 +320,7 @@ TEST_F(TrainingChecksOnRanks, AStackThatTheGoldenFileDoesNotKnowIsSaidNotFailed)
   EXPECT_EQ(other.part.figures.at("golden"), "not known");
 }
 
-// Devices of several models in one job
+// Several device models in one job
 
 std::string last_is_another(int rank) {
   return rank + 1 == mpi_session().place().size ? "another device" : "test device";

@@ -1,5 +1,5 @@
-// With --coverage full every pass is computed twice: a fault that strikes once, in any step, is detected,
-// blamed and repaired.
+// With --coverage full every pass is computed twice: a transient fault in any step is detected, blamed and
+// repaired.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -37,8 +37,8 @@ TEST_F(TrainingCoverageOnRanks, UnevenAndBalancedSharesAreCompared) {
   EXPECT_THAT(run({.model = model, .covers_all = true}).faults, IsEmpty());
 }
 
-/// Any bit of a tensor of any kind, once, in random steps of all precisions, also where bias and ReLU are
-/// fused with a product. `EGT_STRIKES`: how many.
+/// Any bit of a tensor of any kind, once, in random steps of all precisions, also if bias and ReLU are fused
+/// with a GEMM. `EGT_STRIKES` sets the count.
 TEST_F(TrainingCoverageOnRanks, AStrikeInOneStepIsDetectedBlamedAndRepaired) {
   const std::string clean = run({.covers_all = true}).weight_digest();
   const std::string clean_fused = run({.extreme_iterations = 0, .covers_all = true}).weight_digest();
@@ -66,8 +66,8 @@ TEST_F(TrainingCoverageOnRanks, AStrikeInOneStepIsDetectedBlamedAndRepaired) {
   }
 }
 
-/// Any bit of one rank's result of one all-reduce, and what one rank puts in, so that all get the same wrong
-/// sum.
+/// Any bit of one rank's result of an all-reduce, or of one rank's input, in which case all ranks get the
+/// same wrong sum.
 TEST_F(TrainingCoverageOnRanks, AWrongAllReduceIsDetectedAndRepaired) {
   if (size() == 1) GTEST_SKIP() << "one rank has no all-reduces";
   const std::string clean = run({.covers_all = true}).weight_digest();
@@ -96,7 +96,7 @@ TEST_F(TrainingCoverageOnRanks, AWrongAllReduceIsDetectedAndRepaired) {
   }
 }
 
-/// Also on one rank, which has a second state of its own.
+/// Includes one rank, which keeps a second state.
 TEST_F(TrainingCoverageOnRanks, AWrongWeightOrMomentAtRestIsDetectedAndRepaired) {
   const std::string clean = run({.covers_all = true}).weight_digest();
   for (const char* spec : {"weight:rank=0,step=6,layer=1,bit=20", "optimizer:rank=0,step=7,layer=2,bit=22",
@@ -112,7 +112,7 @@ TEST_F(TrainingCoverageOnRanks, AWrongWeightOrMomentAtRestIsDetectedAndRepaired)
   }
 }
 
-/// `EGT_STRIKES`: how many.
+/// `EGT_STRIKES` sets the count.
 TEST_F(TrainingCoverageOnRanks, AnyFaultThatLastsToTheEndIsDetectedAndBlamed) {
   const char* const asked = std::getenv("EGT_STRIKES");
   const int strikes = asked ? std::atoi(asked) : size() == 1 ? 4 : 2;
@@ -167,7 +167,7 @@ TEST_F(TrainingCoverageOnRanks, AStrikeOutlivesARestartAtAnyMomentOfItsExaminati
   }
 }
 
-/// Errors that all ranks make alike: they agree on every digest, and an independent answer shows the error.
+/// Errors common to all ranks: all digests agree, and only an independent answer reveals the error.
 struct Systematic {
   const char* name;
   SystematicError error;
@@ -212,7 +212,7 @@ TEST_F(SystematicErrorsOnRanks, AreFaultsOfEveryRankThatMakesThem) {
       }
       std::set<int> blamed;
       for (const Json& fault : outcome.faults) blamed.insert(fault.at("rank").get<int>());
-      // Before the first step ranks share the GEMMs; later each verifies some of them.
+      // Before the first step, ranks divide the GEMMs; later each rank verifies some of them.
       EXPECT_EQ(blamed.size(), static_cast<std::size_t>(size()));
     }
 }
@@ -224,8 +224,8 @@ std::vector<Json> of_step(const std::vector<Json>& faults, int step) {
   return found;
 }
 
-/// On the rank that reports for all, on the one that is wrong, and on one that is neither; also if an earlier
-/// fault of the same ranks was reported already. `EGT_MOMENTS`: how many all-gathers of each.
+/// Fails on the reporting rank, on the faulty rank, and on a third one; also if an earlier fault of the same
+/// ranks was reported already. `EGT_MOMENTS` sets the number of all-gathers of each.
 TEST_F(TrainingCoverageOnRanks, AMismatchIsReportedThoughPublishingOrAnAllGatherFails) {
   const std::string clean = run({.steps = 65, .check_every = 60, .covers_all = true}).weight_digest();
   const char* const asked = std::getenv("EGT_MOMENTS");
@@ -255,7 +255,7 @@ TEST_F(TrainingCoverageOnRanks, AMismatchIsReportedThoughPublishingOrAnAllGather
     }
 }
 
-/// Equal faults are counted, but what settles a provisional record is a record. In the first and in the
+/// Equal faults are only counted, but a provisional fault is settled by a record. In the first and in the
 /// second pass a rank is suspected together with another neighbour.
 TEST_F(TrainingCoverageOnRanks, FaultsLikeEarlierOnesLeaveNoneUndecided) {
   std::vector<std::string> injections;
@@ -272,7 +272,7 @@ TEST_F(TrainingCoverageOnRanks, FaultsLikeEarlierOnesLeaveNoneUndecided) {
   EXPECT_EQ(outcome.faults.size() + outcome.repeats, injections.size()) << all_of(outcome.faults);
 }
 
-/// `EGT_NETWORKS`: how many. `EGT_SEED`: other ones.
+/// `EGT_NETWORKS` sets the count, `EGT_SEED` other networks.
 TEST_F(TrainingCoverageOnRanks, RandomNetworksHaveNoFault) {
   const char* const asked = std::getenv("EGT_NETWORKS");
   const int networks = asked ? std::atoi(asked) : 5;

@@ -29,55 +29,55 @@
 
 namespace egt::test {
 
-/// From the moment at which a mismatch is published.
+/// Counted from the publication of a mismatch.
 struct ExaminationFailure {
   int rank = 0;
-  int publication = 0;   ///< of this rank, from 0: this one begins the examination
-  int all_gather = -1;   ///< this one behind it fails, from 0; -1: the publication itself
-  bool is_late = false;  ///< the all-gather reaches the peers, and fails on this rank only
+  int publication = 0;   ///< index on this rank, from 0, of the publication that starts the examination
+  int all_gather = -1;   ///< index of the failing all-gather after it, from 0; -1: the publication fails
+  bool is_late = false;  ///< the all-gather reaches the peers and fails only on this rank
 };
 
-/// A short training of a small network, the same on every rank but for what a test lets go wrong. Checks come
-/// behind steps 3, 7 and 11; the last step, 12, is followed by the one of `finish`.
+/// A short training of a small network, the same on every rank except for injected errors. Checks follow
+/// steps 3, 7 and 11; the last step, 12, is followed by the check of `finish`.
 struct Job {
   std::int64_t steps = 13, check_every = 4, epoch_steps = 3;
-  std::int64_t samples = 8;  ///< a rank
-  bool balances = false;     ///< shares of the batch follow what the ranks' passes take
+  std::int64_t samples = 8;  ///< per rank
+  bool balances = false;     ///< batch shares follow the pass times of the ranks
   std::vector<Precision> precisions = {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,
                                        Precision::bf16};
   Optimizer optimizer = Optimizer::sgd;
   std::optional<double> learning_rate = {};
-  std::vector<std::int64_t> layers = {16, 96, 24, 8};  // the second's weights are more than a block of words
-  std::vector<std::string> injections = {};            ///< as `--inject` takes them
+  std::vector<std::int64_t> layers = {16, 96, 24, 8};  // the second layer's weights exceed a block of words
+  std::vector<std::string> injections = {};            ///< in the syntax of `--inject`
   std::vector<CorruptingCommunicator::Hit> hits = {};
-  int broken_rank = -1;              ///< whose every product is wrong
-  std::int64_t broken_from = -1;     ///< before this step; -1: from the first answer on
-  std::int64_t broken_until = 1000;  ///< before this one it is whole again
+  int broken_rank = -1;              ///< all GEMMs of this rank are wrong
+  std::int64_t broken_from = -1;     ///< from this step on; -1: from the first answer on
+  std::int64_t broken_until = 1000;  ///< works again from this step on
   Flip broken_words = {};
-  SystematicError error = SystematicError::none;  ///< of all ranks
+  SystematicError error = SystematicError::none;  ///< on all ranks
   std::function<std::string(int rank)> model = [](int) { return "test device"; };
-  std::string golden_path = {};  ///< is only a name here
+  std::string golden_path = {};  ///< used as a name only
   std::optional<Golden> golden = {};
-  /// So long after a repair began the communicator is aborted, and training goes on with a new one; by rank.
+  /// Delay by rank from the start of a repair until the communicator is aborted; a new one follows.
   std::function<std::chrono::microseconds(int rank)> restart_in_repair = {};
-  /// What fails while a mismatch is examined, after which all ranks restart.
+  /// The failure during the examination of a mismatch, after which all ranks restart.
   std::optional<ExaminationFailure> failure = {};
-  /// The step that a rank does not come to at first, as if it were stuck: then all restart; -1: it is not.
+  /// Step that a rank does not reach at first, as if it were stuck; then all ranks restart. -1: none.
   std::function<std::int64_t(int rank)> stuck_before = {};
   int extreme_iterations = 1;
   bool covers_all = false;  ///< every pass is compared with a second one
 };
 
-/// What all ranks told, the same on every rank, and what this rank reports.
+/// Faults reported by all ranks, the same on every rank, and this rank's metrics.
 struct Outcome {
   std::vector<Json> faults, injections;
-  std::vector<Json> superseded;  ///< provisional faults of which a later record says more
-  std::uint64_t repeats = 0;     ///< faults that were counted, not told again
+  std::vector<Json> superseded;  ///< provisional faults with a more specific later record
+  std::uint64_t repeats = 0;     ///< faults that were counted but not reported again
   int restarts = 0;
-  std::set<std::int64_t> repaired_steps;  ///< of those that this rank's board told while it was looked at
+  std::set<std::int64_t> repaired_steps;  ///< those that this rank's board showed when polled
   std::vector<std::string> notices;
   PartReport part;
-  Golden golden;  ///< that the job found
+  Golden golden;  ///< computed by the job
 
   std::string weight_digest() const { return part.figures.at("weight_digest").get<std::string>(); }
   std::int64_t figure(const char* name) const { return part.figures.at(name).get<std::int64_t>(); }
@@ -90,12 +90,12 @@ struct Outcome {
 };
 
 inline std::uint32_t flip_bit_29(std::uint32_t word) {
-  return word ^ 0x20000000u;  // reaches the weights even from a gradient of zero
+  return word ^ 0x20000000u;  // reaches the weights even from a zero gradient
 }
 inline std::uint32_t make_nan(std::uint32_t) {
   return 0x7FC00000u;
 }
-/// Of the gradients' sums, not of the digests, nor of the end of a step with its loss and notes.
+/// Hits the gradients' all-reduces, not the digests, nor the end of a step with its loss and notes.
 inline CorruptingCommunicator::Hit gradient_hit(int rank, std::uint32_t (*change)(std::uint32_t)) {
   return {.rank = rank, .bytes_at_least = 64, .change = change};
 }
@@ -110,9 +110,9 @@ inline std::string all_of(const std::vector<Json>& faults) {
   return Json(faults).dump(1);
 }
 
-/// The restart of a job, which each rank begins by itself or, where its part of the repair has not begun yet,
-/// a moment after the first that did: in a run, too, an interruption reaches all. `number`: of the job, the
-/// same on all ranks.
+/// The restart of a job. Each rank starts it, or joins shortly after the first one if its part of the repair
+/// has not begun yet: in a run, too, an interruption reaches all ranks. `number`: of the job, the same on all
+/// ranks.
 class SharedRestart {
  public:
   SharedRestart(RestartableCommunicator& communicator, int number)
@@ -126,7 +126,7 @@ class SharedRestart {
   }
   SharedRestart(const SharedRestart&) = delete;
   SharedRestart& operator=(const SharedRestart&) = delete;
-  /// Once no rank opens it any more.
+  /// After the last rank has opened it.
   ~SharedRestart() {
     munmap(first_, sizeof(*first_));
     shm_unlink(name_.c_str());
@@ -141,7 +141,7 @@ class SharedRestart {
   void follow() {
     if (const double first = *first_; first > 0 && now() > first + 0.02) interrupt();
   }
-  /// Nothing is interrupted from here on.
+  /// No interruption after this call.
   void end() {
     const std::lock_guard lock(mutex_);
     interrupted_ = true;
@@ -156,7 +156,7 @@ class SharedRestart {
 
   RestartableCommunicator& communicator_;
   std::string name_;
-  std::atomic<double>* first_;  ///< when the first rank began it, seconds; 0: none has
+  std::atomic<double>* first_;  ///< time of the first rank's start in seconds; 0: not started
   std::mutex mutex_;
   bool interrupted_ = false;
 };
@@ -175,8 +175,8 @@ class TrainingJobs : public ::testing::Test {
   static int size() { return mpi_session().place().size; }
   static int rank() { return mpi_session().place().rank; }
 
-  /// Of what one rank tells, with nothing under way.
-  struct Surroundings {
+  /// The context of one rank's reports, with nothing in flight.
+  struct Context {
     std::unique_ptr<Device> device;
     RecordQueue records;
     Injector injector;
@@ -184,14 +184,14 @@ class TrainingJobs : public ::testing::Test {
     LoadControl load;
     Environment environment;
 
-    explicit Surroundings(Communicator& communicator)
+    explicit Context(Communicator& communicator)
         : device(std::move(open_host_device_of_rank().value())),
           records(rank()),
           injector({}, mpi_session().place(), records),
           environment{*device,       communicator, records, mpi_session().place(), 5, injector,
                       "test device", board,        load} {}
   };
-  Surroundings surroundings() { return Surroundings(*real_); }
+  Context context() { return Context(*real_); }
 
   Outcome run(const Job& job) {
     auto opened = open_host_device_of_rank();
@@ -221,7 +221,7 @@ class TrainingJobs : public ::testing::Test {
     std::jthread interrupter;
     if (job.restart_in_repair)
       environment.publish = [&, began = false]() mutable -> Status {
-        // Of a repair that a restart begins nobody breaks off: all ranks would have to know of it.
+        // A repair that a restart began is not interrupted: all ranks would have to know.
         if (!std::exchange(began, true) && outcome.restarts == 0)
           interrupter = std::jthread([&restart, delay = job.restart_in_repair(rank())] {
             std::this_thread::sleep_for(delay);
@@ -234,9 +234,9 @@ class TrainingJobs : public ::testing::Test {
     GoldenBook golden{job.golden, {}};
     {
       const std::int64_t global = job.samples * size();
-      std::vector<std::int64_t> most_samples;
-      if (job.balances) most_samples.assign(static_cast<std::size_t>(size()), global);
-      TrainWorkload workload(environment, options_of(job), share_batch(global, rank(), size()), most_samples,
+      std::vector<std::int64_t> max_samples;
+      if (job.balances) max_samples.assign(static_cast<std::size_t>(size()), global);
+      TrainWorkload workload(environment, options_of(job), share_batch(global, rank(), size()), max_samples,
                              golden);
       run_steps(workload, device, restartable, job, interrupter, restart, outcome);
       watcher = {};
@@ -314,7 +314,7 @@ class TrainingJobs : public ::testing::Test {
     return {};
   }
 
-  /// Does any rank say so?
+  /// True if `own` is true on any rank.
   bool any(bool own) {
     const auto words = control_->gather(own ? "yes" : "no");
     EXPECT_TRUE(words.ok()) << words.status().what();
@@ -324,7 +324,7 @@ class TrainingJobs : public ::testing::Test {
     return shared.value() == "yes";
   }
 
-  /// `interrupter`: whoever may interrupt the communicator; all ranks restart where one was interrupted.
+  /// `interrupter`: may interrupt the communicator; all ranks restart if one was interrupted.
   void run_steps(Workload& workload, CorruptingDevice& device, RestartableCommunicator& communicator,
                  const Job& job, std::jthread& interrupter, SharedRestart& asked, Outcome& outcome) {
     ASSERT_OK(workload.prepare());

@@ -1,4 +1,4 @@
-// Losses of training on real ranks that are not finite: whether a device made them so, or training diverges.
+// Non-finite losses of training on real ranks: caused by a device, or by diverging training.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -16,7 +16,7 @@ class TrainingLossesOnRanks : public TrainingJobs {};
 TEST_F(TrainingLossesOnRanks, ALossThatIsNotFiniteIsOneRecordAndTrainingHeals) {
   const std::string clean = run({}).weight_digest();
   CorruptingCommunicator::Hit hit = gradient_hit(0, make_nan);
-  hit.sent = true;  // so that all ranks get the same
+  hit.sent = true;  // so that all ranks get the same value
   hit.first_call = hit.last_call = 5;
   const Outcome outcome = run({.hits = {hit}});
   ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
@@ -54,7 +54,7 @@ TEST_F(TrainingLossesOnRanks, AtTheUsersRateALossThatWasNotFiniteOnceIsAFault) {
 }
 
 TEST_F(TrainingLossesOnRanks, ASumOfFiniteLossesThatIsNotFiniteWhenItIsRepeatedIsADivergence) {
-  // Grows by less than a factor of two a step: the sum of all ranks' losses is infinite before any of them.
+  // Grows by less than a factor of two per step: the all-reduced loss is infinite before any rank's own loss.
   const Outcome outcome = run({.steps = 1500,
                                .check_every = 50,
                                .precisions = {Precision::fp32},
@@ -64,11 +64,11 @@ TEST_F(TrainingLossesOnRanks, ASumOfFiniteLossesThatIsNotFiniteWhenItIsRepeatedI
   EXPECT_THAT(outcome.part.failure, HasSubstr("training diverges"));
 }
 
-// A restart before a loss that is not finite was examined
+// A restart before a non-finite loss was examined
 
 TEST_F(TrainingLossesOnRanks, ADivergenceThatOnlySomeRanksSawBeforeARestartIsNoFault) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
-  // The loss of step 1 is not finite, which the last rank has not seen before it is stuck.
+  // The loss of step 1 is not finite, and the last rank has not seen it before it is stuck.
   const Outcome outcome =
       run({.learning_rate = 1e30, .stuck_before = [](int rank) { return rank + 1 == size() ? 3 : 5; }});
   EXPECT_EQ(outcome.restarts, 1);
@@ -86,8 +86,7 @@ TEST_F(TrainingLossesOnRanks, ADivergenceThatAllRanksSawBeforeARestartIsNoFault)
 TEST_F(TrainingLossesOnRanks, ALossThatOnlySomeRanksSawDoesNotHinderTheRepairAfterARestart) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
   const std::string clean = run({}).weight_digest();
-  // The others go to repair what the check behind step 7 found; the last rank has not seen the loss of
-  // step 7.
+  // The other ranks repair what the check after step 7 found; the last rank has not seen the loss of step 7.
   const auto soon = [](int) { return std::chrono::microseconds(100'000); };
   const Outcome outcome = run({.injections = {"weight:rank=1,step=6,layer=2,bit=30"},
                                .restart_in_repair = soon,

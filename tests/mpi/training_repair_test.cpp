@@ -1,5 +1,5 @@
-// A fault of the training state is told before it is repaired, and whatever becomes of the repair, also where
-// several come in one check's period or one long before it.
+// A fault of the training state is reported before its repair and whatever the outcome of the repair. This
+// includes several faults in one check period, and one long before it.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -42,7 +42,7 @@ TEST_F(TrainingRepairOnRanks, AStateFaultOutlivesARestartAtAnyMomentOfItsRepair)
   for (int round = 0; round < rounds; ++round) {
     SCOPED_TRACE(round);
     const auto delay =
-        [round, step = 80'000 / rounds](int rank) {  // 0.1 to 80 ms, on the ranks at about the same time
+        [round, step = 80'000 / rounds](int rank) {  // 0.1 to 80 ms, at about the same time on all ranks
           return std::chrono::microseconds(100 + round * step + (rank * 7919 + round * 104729) % 3000);
         };
     const Outcome outcome = run({.steps = 65,
@@ -65,27 +65,27 @@ TEST_F(TrainingRepairOnRanks, AStateFaultOutlivesARestartAtAnyMomentOfItsRepair)
 
 TEST_F(TrainingRepairOnRanks, WhatOneRankAloneHeardOfAnotherIsToldForIt) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
-  Surroundings world = surroundings();
+  Context world = context();
   FaultReporter reporter(world.environment);
-  Dissent dissent;
+  Mismatch dissent;
   dissent.rank = (rank() + 1) % size();
   Fault fault = fault_of(world.environment, "replay", "replay digest", "train", 7);
   fault.incident = "replay in check 3";
   reporter.tell(fault, dissent);
   reporter.end_check();
   EXPECT_THAT(world.records.drain(), IsEmpty()) << "it tells that itself";
-  reporter.tell_for_others();
-  const auto told = world.records.drain();
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_EQ(told.front().body.at("rank"), dissent.rank);
+  reporter.report_for_others();
+  const auto reported = world.records.drain();
+  ASSERT_THAT(reported, SizeIs(1));
+  EXPECT_EQ(reported.front().body.at("rank"), dissent.rank);
   reporter.tell(fault, dissent);
   reporter.end_check();
   reporter.confirm_last_check();
-  reporter.tell_for_others();
+  reporter.report_for_others();
   EXPECT_THAT(world.records.drain(), IsEmpty()) << "all ranks have come to the next check";
 }
 
-// Several faults in one check's period, and faults long before it
+// Several faults in one check period, and faults long before it
 
 TEST_F(TrainingRepairOnRanks, FaultsOfTwoRanksInOnePeriodAreBothToldAndBlamed) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";

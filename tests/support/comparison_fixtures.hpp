@@ -10,7 +10,7 @@
 #include "judge/version.hpp"
 #include "report/compare/comparison.hpp"
 
-/// Results to compare, as commands write them.
+/// Results for `compare`, in the format that commands write.
 namespace egt::comparison_fixtures {
 
 inline constexpr const char* h100 = "NVIDIA H100";
@@ -91,7 +91,7 @@ inline std::vector<ComparedFile> seed_files() {
       file_of("hetero", result_of({h100, a100}, both("hetero", 2, .030, .014)))};
 }
 
-/// Two results of one test on one device; the second's figure is `change` times the first's.
+/// Two results of one test on one device; the second metric is `change` times the first.
 inline std::vector<ComparedFile> pair_of(double change) {
   Json second = bench("mlp", 8192, "single", 1, 10);
   second["items_per_second"] = second["items_per_second"].get<double>() * change;

@@ -14,19 +14,19 @@
 
 namespace egt::test {
 
-/// Does what the real one does; and on the rank that is hit, changes one word of what it sends or receives.
+/// Forwards to the real communicator. On the rank that is hit, it changes one word of sent or received data.
 /// For streams of the host device.
 class CorruptingCommunicator : public Communicator {
  public:
   enum class Collective { all_reduce, broadcast, reduce_scatter, all_gather, exchange };
   struct Hit {
-    int rank = -1;  ///< of the communicator that was given; also where it strikes one that was split from it
+    int rank = -1;  ///< rank in the wrapped communicator, also for one split from it
     Collective collective = Collective::all_reduce;
-    bool sent = false;               ///< what this rank puts in; else what it gets out
-    std::size_t bytes_at_least = 0;  ///< of the buffer, or of the message: smaller ones are left alone
+    bool sent = false;               ///< changes this rank's input, otherwise its output
+    std::size_t bytes_at_least = 0;  ///< min size of the buffer or message; smaller ones are ignored
     std::size_t word = 0;
     std::function<std::uint32_t(std::uint32_t)> change = {};
-    int first_call = 0;  ///< of those that fit, from 0
+    int first_call = 0;  ///< index among the matching calls, from 0
     int last_call = std::numeric_limits<int>::max();
   };
 
@@ -35,7 +35,7 @@ class CorruptingCommunicator : public Communicator {
   CorruptingCommunicator(Communicator& real, std::vector<Hit> hits)
       : real_(real), own_rank_(real.rank()), hits_(std::move(hits)), calls_(hits_.size(), 0) {}
 
-  /// Asked before and after each all-gather; an error is the all-gather's. Main thread only.
+  /// Called before and after each all-gather; an error becomes the all-gather's error. Main thread only.
   void set_all_gather_failure(std::function<Status(bool is_enqueued)> failure) {
     fails_ = std::move(failure);
   }
@@ -104,7 +104,7 @@ class CorruptingCommunicator : public Communicator {
         continue;
       const int call = calls_[i]++;
       if (call < hit.first_call || call > hit.last_call) continue;
-      // What is sent was written by the caller: it is const only for a communicator.
+      // Const only for the communicator; the caller owns and has written the sent data.
       auto* word = const_cast<std::uint32_t*>(static_cast<const std::uint32_t*>(data)) + hit.word;
       as_host_stream(stream).enqueue([word, change = hit.change] {
         *word = change(*word);
@@ -113,7 +113,7 @@ class CorruptingCommunicator : public Communicator {
     }
   }
 
-  const std::unique_ptr<Communicator> child_;  ///< none where the real one is somebody else's
+  const std::unique_ptr<Communicator> child_;  ///< null if the real one is not owned
   Communicator& real_;
   const int own_rank_;
   const std::vector<Hit> hits_;

@@ -13,26 +13,26 @@ namespace egt::test {
 /// An error that a device makes in every such operation, so that all devices of a model agree.
 enum class SystematicError {
   none,
-  middle_element,    ///< of a GEMM's result: 0.1 % off
+  middle_element,    ///< in a GEMM's result: 0.1 % off
   middle_bit,        ///< the same element, bit 20 of fp32
-  no_epilogue,       ///< bias and ReLU, where they are fused with a GEMM
-  no_activation,     ///< bias, ReLU and chain
+  no_epilogue,       ///< bias and ReLU, if fused with a GEMM
+  no_activation,     ///< bias, ReLU and transcendental chain
   no_bias,           ///< in the activation
   no_bias_gradient,  ///< zeros
-  no_loss_gradient,  ///< the outputs stay as they are
-  no_mask,           ///< of the activation's gradient
+  no_loss_gradient,  ///< the outputs stay unchanged
+  no_mask,           ///< in the activation's gradient
   no_update,         ///< of the weights
   wrong_decay,       ///< of Adam's second moment
 };
 
-/// Does what the real one does; and while it is broken, changes the same words of every product's result.
+/// Forwards to the real device. While it is broken, it changes the same words of every GEMM's result.
 class CorruptingDevice : public ForwardingDevice {
  public:
   CorruptingDevice(std::unique_ptr<Device> real, const Flip& flip,
                    SystematicError error = SystematicError::none)
       : ForwardingDevice(std::move(real)), flip_(flip), error_(error) {}
 
-  /// For the products enqueued from now on.
+  /// Applies to GEMMs enqueued after this call.
   void set_broken(bool broken) { broken_ = broken; }
 
   Status gemm(const Gemm& gemm, Stream& stream) override {
@@ -84,7 +84,7 @@ class CorruptingDevice : public ForwardingDevice {
   }
 
  private:
-  /// On the host device, once the GEMM is done.
+  /// On the host device, after the GEMM.
   Status change_middle(const MatrixView& d, Stream& stream) {
     EGT_TRY(synchronize(stream, 60));
     const std::int64_t middle = d.rows / 2 * d.leading + d.columns / 2;

@@ -12,15 +12,15 @@
 
 namespace egt::test {
 
-/// Files in memory, and what a test lets happen to them.
+/// Files in memory, with hooks for tests.
 struct FakeDisk {
   using Content = std::vector<char>;
 
   std::map<std::string, Content> files;
-  bool direct = true;  ///< does it take direct I/O?
-  /// After a file was written and closed; `before`: what it held when it was opened.
+  bool direct = true;  ///< whether it supports direct I/O
+  /// Called after a file was written and closed; `before`: its content when it was opened.
   std::function<void(const std::string& path, const Content& before)> written;
-  /// Before a file is opened.
+  /// Called before a file is opened.
   std::function<void(const std::string& path, FileAccess access)> opening;
 };
 

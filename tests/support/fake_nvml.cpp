@@ -16,24 +16,24 @@
 
 #include "device/nvml/nvml_library.hpp"
 
-/// A library with NVML's functions and one GPU, PCI 00000000:18:00.0 = UUID GPU-fake, that does what a script
-/// says: the file that FAKE_NVML_SCRIPT names, read by nvmlInit_v2, or what a test hands to fake_nvml_load.
+/// A fake NVML with one GPU (PCI 00000000:18:00.0, UUID GPU-fake) that follows a script: the file
+/// FAKE_NVML_SCRIPT, read by nvmlInit_v2, or the text that a test passes to fake_nvml_load.
 ///
-/// A line is "KEY VALUE" or "at SECONDS KEY VALUE": from then on since the start; the last one counts. What
-/// no line names is not supported. Keys, in the units of the sensor:
+/// A line is "KEY VALUE" or "at SECONDS KEY VALUE" (valid from this time on); the last match counts.
+/// Values without a line are not supported. Keys, in the units of the sensor:
 ///   temperature memory_temperature utilization power_w power_average_w power_limit_w energy_j sm_clock
 ///   memory_clock memory_used memory_total slowdown shutdown reasons ecc_corrected
 ///   ecc_uncorrected remapped_corrected remapped_uncorrected remap_pending remap_failure pcie_replay
 ///   pcie_generation pcie_width pcie_max_generation pcie_max_width time.power_cap time.sw_thermal
 ///   time.hw_thermal time.power_brake time.hw_thermal_2025 time.power_brake_2025
-///   links N: how many there are; nvlink.up, nvlink.crc, .replay, .recovery, .recovery_events,
-///   .recovery_failed, .old_crc, .old_replay, .old_recovery of all links; nvlink.3.crc of one
-///   nvlink.version, .remote_type of all links, or of one; nvlink.remote_bus: of the PCI id there,
-///   00000000:XX:00.0 p2p_nvlink N: the status of NVLink between that GPU and a second one, PCI
-///   00000000:2a:00.0, if there is one field.ID: a field value of 32 bits; events 1: there are Xid events;
-///   xid N: one of them fail.KEY CODE: the call fails so; all CODE: every call to the device does (15: it is
-///   lost) stall SECONDS: every call to the device takes so long; init CODE: nvmlInit fails
-/// nvmlDeviceGetFanSpeed is left out: a driver may lack any function.
+///   links N: number of links; nvlink.up, nvlink.crc, .replay, .recovery, .recovery_events, .recovery_failed,
+///   .old_crc, .old_replay, .old_recovery: all links; nvlink.3.crc: one link
+///   nvlink.version, .remote_type: all links, or one; nvlink.remote_bus: remote PCI id 00000000:XX:00.0
+///   p2p_nvlink N: NVLink status between this GPU and a second one, PCI 00000000:2a:00.0, if present
+///   field.ID: a 32-bit field value; events 1: Xid events are supported; xid N: an Xid event
+///   fail.KEY CODE: this call fails; all CODE: every device call fails (15: the GPU is lost)
+///   stall SECONDS: duration of every device call; init CODE: nvmlInit fails
+/// nvmlDeviceGetFanSpeed is omitted: a driver may lack any function.
 using egt::nvml::Code;
 
 namespace {
@@ -47,7 +47,7 @@ struct Line {
   double at = 0;
   std::string key;
   double value = 0;
-  bool delivered = false;  ///< of an Xid
+  bool delivered = false;  ///< refers to an Xid
 };
 
 class Script {
@@ -67,7 +67,7 @@ class Script {
     start_ = std::chrono::steady_clock::now();
     time_.reset();
   }
-  /// From now on the clock stands at `seconds`.
+  /// Sets the clock to `seconds`.
   void set_time(double seconds) {
     const std::lock_guard lock(mutex_);
     time_ = seconds;
@@ -102,14 +102,14 @@ Script& script() {
   return one;
 }
 
-/// What every call to the device does first.
+/// Common prologue of every call to the device.
 Code enter(void* device) {
   if (device != &gpu) return invalid_argument;
   std::this_thread::sleep_for(std::chrono::duration<double>(script().value("stall").value_or(0)));
   return static_cast<Code>(script().value("all").value_or(egt::nvml::success));
 }
 
-/// The value of a key, times `factor`.
+/// The value of a key times `factor`.
 template <typename T>
 Code answer(void* device, T* out, const std::string& key, double factor = 1) {
   if (const Code code = enter(device); code != egt::nvml::success) return code;
@@ -245,7 +245,7 @@ Code nvmlDeviceGetTotalEnergyConsumption(void* device, unsigned long long* out) 
 Code nvmlDeviceGetClockInfo(void* device, unsigned which, unsigned* out) {
   return answer(device, out, which == egt::nvml::clock_sm ? "sm_clock" : "memory_clock");
 }
-/// The name of before driver 535; the newer one is left out.
+/// The name before driver 535; the newer name is omitted.
 Code nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* out) {
   return answer(device, out, "reasons");
 }

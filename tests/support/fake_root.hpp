@@ -10,7 +10,7 @@
 
 namespace egt::test {
 
-/// A folder that looks like the root of a machine, while a test runs.
+/// A folder that imitates a machine's root while a test runs.
 class FakeRoot {
  public:
   FakeRoot()

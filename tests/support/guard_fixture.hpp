@@ -8,7 +8,7 @@
 
 #include "session/health/guard.hpp"
 
-/// A guard of a GPU, and what it is shown.
+/// A limiter of a GPU with simulated readings.
 namespace egt::test {
 
 constexpr double slowdown_c = 90, shutdown_c = 95;
@@ -21,7 +21,7 @@ inline SensorLimits limits_of_a_gpu() {
   return limits;
 }
 
-/// A guard, what it was shown, and all that it said so far; a look a second.
+/// A limiter, its readings and its output so far; one reading per second.
 struct Watched {
   explicit Watched(GuardOptions options = {}, SensorLimits limits = limits_of_a_gpu(),
                    std::optional<double> planned_seconds = {})
@@ -30,7 +30,7 @@ struct Watched {
   void look(std::optional<SensorReading> reading, HostLoad host = {}) {
     last = guard.look({.seconds = now, .device = std::move(reading), .host = host});
     now += 1;
-    least_duty = std::min(least_duty, last.duty);
+    min_duty = std::min(min_duty, last.duty);
     for (auto& text : last.warnings) warnings.push_back(text);
     for (auto& text : last.notices) notices.push_back(text);
     for (auto& finding : last.findings) findings.push_back(finding);
@@ -47,7 +47,7 @@ struct Watched {
   Guard guard;
   double now = 1000;
   GuardDecision last;
-  double least_duty = 1;
+  double min_duty = 1;
   std::vector<std::string> warnings, notices;
   std::vector<Finding> findings;
 };

@@ -24,7 +24,7 @@ struct MadeBatch {
   bool operator==(const MadeBatch&) const = default;
 };
 
-/// What the set itself says of a batch.
+/// The labels and images that the set itself gives for a batch.
 inline MadeBatch made_by(const ImageSet& set, const ImageBatch& batch) {
   const std::int64_t values = set.values();
   MadeBatch made{std::vector<float>(static_cast<std::size_t>(batch.images * values)),
@@ -34,7 +34,7 @@ inline MadeBatch made_by(const ImageSet& set, const ImageBatch& batch) {
   return made;
 }
 
-/// A device and memory of it for a batch; with the host's, tests may read that directly.
+/// A device with memory for a batch; on the host device tests may read it directly.
 class FeedTarget {
  public:
   FeedTarget(std::int64_t images, std::int64_t values, std::unique_ptr<Device> a_device = small_host_device())
@@ -66,7 +66,7 @@ class FeedTarget {
   }
 };
 
-/// A folder that goes with it.
+/// A folder that is deleted with this object.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -86,7 +86,7 @@ class ScratchFolder {
   std::string path;
 };
 
-/// All of one color.
+/// An image of a single color.
 inline std::string ppm(int width, int height, unsigned char red, unsigned char green, unsigned char blue) {
   std::string text = "P6\n" + std::to_string(width) + " " + std::to_string(height) + "\n255\n";
   for (int i = 0; i < width * height; ++i) text += {char(red), char(green), char(blue)};

@@ -5,7 +5,7 @@
 
 #include "workload/links/link_endpoint.hpp"
 
-/// Ends of links as they are told on machines that are not here.
+/// Link endpoints as reported on machines that are not available here.
 namespace egt::fixtures {
 
 inline std::string pci_of(int rank) {

@@ -14,7 +14,7 @@
 #include "workload/memory/memory_suite.hpp"
 
 /// Memory whose cells have the faults of the literature (van de Goor, "Testing Semiconductor Memories",
-/// 1991), and the patrol's way through its suite on it.
+/// 1991), and the memory test's suite on it.
 namespace egt::test {
 
 struct Cells {
@@ -22,7 +22,7 @@ struct Cells {
   std::uint64_t now = 0;  ///< reads and writes so far
 };
 
-/// What is wrong with the memory. This one: nothing.
+/// A fault of the memory. The base class has no fault.
 class CellFault {
  public:
   virtual ~CellFault() = default;
@@ -56,7 +56,7 @@ class StuckAt : public CellFault {
   bool value_;
 };
 
-/// The bit cannot go from 0 to 1 (rising), or from 1 to 0.
+/// The bit cannot change from 0 to 1 (rising), or from 1 to 0.
 class Transition : public CellFault {
  public:
   Transition(Bit bit, bool rising) : bit_(bit), rising_(rising) {}
@@ -74,7 +74,7 @@ class Transition : public CellFault {
 
 enum class Effect { inverts, forces_zero, forces_one };
 
-/// A change of the aggressor in one direction changes the victim: inversion and idempotent coupling faults.
+/// A transition of the aggressor changes the victim: inversion and idempotent coupling faults.
 class Coupling : public CellFault {
  public:
   Coupling(Bit aggressor, Bit victim, bool rising, Effect effect)
@@ -108,7 +108,7 @@ class StateCoupling : public CellFault {
   bool state_, value_;
 };
 
-/// An address that selects no cell: writes are lost, and it reads what the bus held last, or one word.
+/// An address that selects no cell: writes are lost. Reads return the last bus value, or one constant word.
 class NoCell : public CellFault {
  public:
   NoCell(std::size_t address, bool floats, std::uint32_t word)
@@ -128,7 +128,7 @@ class NoCell : public CellFault {
   std::uint32_t word_;
 };
 
-/// Two addresses, one cell.
+/// Two addresses select one cell.
 class Alias : public CellFault {
  public:
   Alias(std::size_t address, std::size_t other) : address_(address), other_(other) {}
@@ -143,7 +143,7 @@ class Alias : public CellFault {
   std::size_t address_, other_;
 };
 
-/// An address that selects another's cell beside its own: it writes both and reads their AND or OR.
+/// An address that also selects another cell: it writes both and reads their AND or OR.
 class TwoCells : public CellFault {
  public:
   TwoCells(std::size_t address, std::size_t other, bool reads_or)
@@ -163,7 +163,7 @@ class TwoCells : public CellFault {
   bool reads_or_;
 };
 
-/// The bit falls to `value` when it was not written for so many reads and writes of the memory.
+/// The bit decays to `value` if it was not written during this many reads and writes of the memory.
 class Retention : public CellFault {
  public:
   Retention(Bit bit, bool value, std::uint64_t keeps) : bit_(bit), value_(value), keeps_(keeps) {}
@@ -183,11 +183,11 @@ class Retention : public CellFault {
   std::uint64_t written_ = 0;
 };
 
-/// The order within an operation. A device works in waves: it reads all words of one and then writes them,
-/// in any order, before the next wave.
+/// Order within an operation. A device works in waves: it reads all words of a wave and writes them, in any
+/// order, before the next wave.
 struct Waves {
   std::size_t words = 1;
-  std::mt19937_64* order = nullptr;  ///< none: ascending
+  std::mt19937_64* order = nullptr;  ///< null: ascending
 };
 
 struct SimulatedRegion {
@@ -196,7 +196,7 @@ struct SimulatedRegion {
   std::size_t words() const { return blocks * block_words; }
 };
 
-/// Device operations on the blocks of a region of bad cells.
+/// Device operations on the blocks of a region with faulty cells.
 class SimulatedMemory {
  public:
   SimulatedMemory(SimulatedRegion region, CellFault& fault, std::uint64_t seed, Waves waves = {})
@@ -213,7 +213,7 @@ class SimulatedMemory {
     for (std::size_t i = 0; i < region_.block_words; ++i) write(block, i, word_at(i));
   }
 
-  /// How many words are wrong.
+  /// Number of wrong words.
   std::uint64_t verify(std::size_t block, const Pattern& expected) {
     const PatternFunction word_at(expected);
     std::uint64_t wrong = 0;
@@ -258,7 +258,7 @@ class SimulatedMemory {
   Cells cells_;
 };
 
-/// Goes round the blocks as the patrol does, until a word is wrong or `rounds` are over.
+/// Tests the blocks in the order of the memory workload until a word is wrong or `rounds` are complete.
 inline std::uint64_t wrong_words(SimulatedMemory& memory, const SimulatedRegion& region,
                                  std::span<const MemoryTest> suite, std::uint64_t rounds,
                                  std::uint64_t seed) {

@@ -12,27 +12,27 @@
 #include "session/health/mix_control.hpp"
 #include "tests/support/guard_fixture.hpp"
 
-/// The controller of the mix in a closed loop with a simulated card and the guard.
+/// The mix controller in a closed loop with a simulated GPU and the limiter.
 namespace egt::test {
 
 constexpr std::uint64_t power_cap = 0x4, sw_thermal = 0x20;
 
-/// A card under the mix. Power in shares of its limit.
+/// A GPU under the mixed load. Power as a fraction of its limit.
 struct Card {
   double limit_w = 700;
-  double extreme = 0.8;              ///< without products, where extreme terms lead
-  double products = 0.5;             ///< that they add there
-  double products_lead = 1.2;        ///< where products lead
-  std::optional<double> cap = 0.99;  ///< held there by its clocks; none: nothing caps it
-  double peaks_from = 9;             ///< from here on its peaks are capped, though its mean is not
+  double extreme = 0.8;              ///< without GEMMs, while extreme compute leads
+  double products = 0.5;             ///< added by GEMMs there
+  double products_lead = 1.2;        ///< while GEMMs lead
+  std::optional<double> cap = 0.99;  ///< power cap by clocks; none: uncapped
+  double peaks_from = 9;             ///< power above which peaks are capped, though the mean is not
   double lag_s = 0;                  ///< of its sensor
-  double rise_c = 40;                ///< of its temperature at the limit, above 30 C
-  double slows_c = 95;               ///< here its clocks are held down
+  double rise_c = 40;                ///< temperature rise at the limit, above 30 C
+  double slows_c = 95;               ///< temperature at which its clocks are throttled
 
   double watts = 0, shown_w = 0, joules = 0, c = 30;
   std::uint64_t reasons = 0;
 
-  /// The share of products that it takes to hold the limit.
+  /// The share of GEMMs that reaches the limit.
   double needed() const { return std::clamp((0.985 - extreme) / products, 0.0, 1.0); }
 
   void go_on(LoadLead lead, double products_duty, double guard_duty, double seconds) {
@@ -69,7 +69,7 @@ inline std::optional<SensorReading> as_it_is(double, const SensorReading& readin
   return reading;
 }
 
-/// A card, the guard and the controller, which look once a second.
+/// A GPU, the limiter and the controller, sampled once per second.
 struct Loop {
   explicit Loop(const Card& a_card) : card(a_card), guard(guard_of(a_card)), mix(card.limit_w, "", 0) {}
 
@@ -100,14 +100,14 @@ struct Loop {
     constexpr double tick = 0.05;
     const double end = now + seconds;
     double power_s = 0, ten_w = 0;
-    least_ten = std::numeric_limits<double>::infinity();
+    min_ten = std::numeric_limits<double>::infinity();
     for (int i = 0; now < end; ++i, now += tick) {
       if (i % 20 == 0) look(show);
       card.go_on(lead(), mix.products_duty(), duty, tick);
       power_s += card.watts * tick;
       ten_w += card.watts / 200;
       if (i % 200 != 199) continue;
-      least_ten = std::min(least_ten, ten_w / card.limit_w);
+      min_ten = std::min(min_ten, ten_w / card.limit_w);
       ten_w = 0;
     }
     mean = power_s / seconds / card.limit_w;
@@ -124,7 +124,7 @@ struct Loop {
   std::vector<double> changed_at;
   std::vector<std::string> warnings;
   int moves_while_held = 0;
-  double mean = 0, least_ten = 0;  ///< of the limit, of the last `run`; least_ten: of ten seconds
+  double mean = 0, min_ten = 0;  ///< fraction of the limit in the last `run`; min_ten: over ten seconds
 };
 
 }  // namespace egt::test

@@ -9,7 +9,7 @@
 
 namespace egt {
 
-/// A healthy GPU under load with 18 NVLinks; a line behind it replaces what it says.
+/// A healthy GPU under load with 18 NVLinks; an appended line overrides its values.
 inline const std::string healthy_gpu = R"(
 utilization 97
 temperature 61
@@ -48,7 +48,7 @@ nvlink.recovery 0
 events 1
 )";
 
-/// The fake NVML, whose script and clock a test sets; it is the library that `open` gives the sensor.
+/// The fake NVML with a script and a clock set by the test; `open` passes it to the sensor.
 class NvmlScript {
  public:
   explicit NvmlScript(const std::string& text) : library_(dlopen(EGT_FAKE_NVML, RTLD_NOW | RTLD_LOCAL)) {

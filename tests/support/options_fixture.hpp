@@ -11,7 +11,7 @@
 
 #include "command/options/options.hpp"
 
-/// Command lines and config files that are parsed, or must be refused.
+/// Valid and invalid command lines and config files.
 namespace egt::test {
 
 inline Result<Options> parse(std::vector<std::string> arguments) {
@@ -26,7 +26,7 @@ inline Options good(std::vector<std::string> arguments) {
   return result.ok() ? result.value() : Options();
 }
 
-/// The message of a command line that must be refused: invalid_argument, one line.
+/// The error of an invalid command line: invalid_argument, one line.
 inline std::string refused(std::vector<std::string> arguments) {
   auto result = parse(std::move(arguments));
   EXPECT_FALSE(result.ok());
@@ -36,7 +36,7 @@ inline std::string refused(std::vector<std::string> arguments) {
   return result.status().what();
 }
 
-/// A config file, as long as this lives.
+/// A config file that exists during this object's lifetime.
 class ConfigFile {
  public:
   explicit ConfigFile(const std::string& text)

@@ -8,7 +8,7 @@
 #include "egt/core/record.hpp"
 #include "judge/record_schema.hpp"
 
-/// Records of runs that never were, for the tests of what is made of records.
+/// Synthetic run records, for tests of code that evaluates records.
 namespace egt::fixtures {
 
 inline StartBody start_of(int rank, int size) {
@@ -110,7 +110,7 @@ inline Record fault(int rank, std::int64_t step = 40) {
   return {.kind = RecordKind::fault, .time = 1010, .rank = 0, .step = step, .body = to_json(fault)};
 }
 
-/// As told by the rank `told_by`.
+/// As reported by the rank `told_by`.
 inline Record loss(int rank, Loss::How how = Loss::How::stuck, int told_by = 0, double time = 1020) {
   Loss loss;
   loss.how = how;
@@ -158,7 +158,7 @@ inline Record restart(int rank, int number = 1, int told_by = 0) {
   return {.kind = RecordKind::restart, .time = 1022, .rank = told_by, .step = 17, .body = to_json(restart)};
 }
 
-/// As of `--inject SPEC`, once it struck.
+/// The record of `--inject SPEC` after the injection.
 inline Record injection(const std::string& spec, double time = 1009) {
   const Injection asked = parse_injection(spec).value();
   Record record{.kind = RecordKind::injection,
@@ -173,13 +173,13 @@ inline Record injection(const std::string& spec, double time = 1009) {
   return record;
 }
 
-/// Makes the run one that was asked for faults on purpose.
+/// Marks the run as one with requested injections.
 inline void ask_for(std::vector<Record>& records, const std::vector<std::string>& specs) {
   for (Record& record : records)
     if (record.kind == RecordKind::start) record.body["options"]["inject"] = specs;
 }
 
-/// Puts faults that were held back into the last record of rank 0.
+/// Adds suppressed faults to the last record of rank 0.
 inline void hold_back(std::vector<Record>& records, const std::string& kind, int rank, int count,
                       double last_time = 1020) {
   for (Record& record : records)
@@ -191,7 +191,7 @@ inline void hold_back(std::vector<Record>& records, const std::string& kind, int
                                               {"last_time", last_time}});
 }
 
-/// A run of `size` ranks in which all went well.
+/// A run of `size` ranks without any fault.
 inline std::vector<Record> good_run(int size) {
   std::vector<Record> records;
   for (int rank = 0; rank < size; ++rank) records.push_back(start(rank, size));
@@ -200,7 +200,7 @@ inline std::vector<Record> good_run(int size) {
   return records;
 }
 
-/// A run that goes on after one that was cut: every rank begins part `part` of it.
+/// A run that resumes an interrupted one: every rank begins part `part` of it.
 inline std::vector<Record> resumed(std::vector<Record> records, int size, int part = 1) {
   for (Record record : good_run(size)) {
     record.time += 1000 * part;
@@ -210,7 +210,7 @@ inline std::vector<Record> resumed(std::vector<Record> records, int size, int pa
   return records;
 }
 
-/// The record of that kind and rank, to be changed.
+/// Mutable reference to the record of that kind and rank.
 inline Record& find(std::vector<Record>& records, RecordKind kind, int rank) {
   for (Record& record : records)
     if (record.kind == kind && record.rank == rank) return record;

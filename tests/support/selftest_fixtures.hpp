@@ -7,7 +7,7 @@
 #include "egt/core/record.hpp"
 #include "session/selftest/selftest_plan.hpp"
 
-/// Records of selftests that never were.
+/// Synthetic records of selftests.
 namespace egt::fixtures {
 
 inline Injection injection_of(InjectionKind kind, int rank, std::int64_t step = 0) {
@@ -24,7 +24,7 @@ inline Record struck(const Injection& injection, std::int64_t step) {
   return {.kind = RecordKind::injection, .time = 1010, .rank = injection.rank, .step = step, .body = body};
 }
 
-/// The kind of fault that tells of it.
+/// The fault kind that reports this injection.
 inline std::string fault_kind(InjectionKind kind) {
   switch (detector_of(kind)) {
     case Detector::replica:
@@ -38,7 +38,7 @@ inline std::string fault_kind(InjectionKind kind) {
   }
 }
 
-/// Told by `reporter`: rank 0, or for memory and files the rank itself.
+/// Reported by `reporter`: rank 0, or for memory and files the rank itself.
 inline Record fault_of(const Injection& injection, std::int64_t step, int rank,
                        Blame blame = Blame::certain) {
   Fault fault;
@@ -57,7 +57,7 @@ inline Record fault_of(const Injection& injection, std::int64_t step, int rank,
           .body = to_json(fault)};
 }
 
-/// Every injection struck at its step and was found a step later, but those that `is_found` denies.
+/// Every injection occurred at its step and was detected one step later, except those rejected by `is_found`.
 inline std::vector<Record> records_of(
     const SelftestPlan& plan,
     const std::function<bool(const Injection&)>& is_found = [](const Injection&) { return true; }) {

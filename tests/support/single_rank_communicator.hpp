@@ -9,7 +9,7 @@
 
 namespace egt {
 
-/// One rank alone: every collective is the identity, and gathers are left to the caller's single slot.
+/// A single rank: every collective is the identity, and gathers fill only the caller's slot.
 class SingleRankCommunicator : public Communicator {
  public:
   explicit SingleRankCommunicator(Device& device) : device_(device) {}

@@ -9,7 +9,7 @@
 
 namespace egt::test {
 
-/// Digests of the trainer's state as all ranks have it, [rank][tensor]; empty where that fails.
+/// Digests of the trainer's state from all ranks, [rank][tensor]; empty if that fails.
 inline std::vector<Answers> state_digests(Device& device, Communicator& communicator, MlpTrainer& trainer) {
   constexpr double timeout_s = 60;
   ProgressBoard board;

@@ -7,10 +7,11 @@
 
 #include "session/health/telemetry.hpp"
 
-/// A sensor whose answers a test sets, and what a guarding telemetry acts on.
+/// A sensor controlled by the test, and the targets of a limiting telemetry.
 namespace egt::test {
 
-/// Answers power 100, 200, 300 .. W by the sample; can be lost, can hang, and counts errors as it is told.
+/// Returns power 100, 200, 300 .. W by sample; can be lost, can hang, and reports error counts set by the
+/// test.
 class FakeSensor final : public Sensor {
  public:
   SensorLimits limits() override {
@@ -46,7 +47,7 @@ class FakeSensor final : public Sensor {
   }
 
   std::atomic<int> reads{0};
-  /// When each read began; to be read once the telemetry stopped.
+  /// Start of each read; valid after the telemetry stopped.
   std::array<Clock::time_point, 1024> begun{};
   std::atomic<std::uint64_t> uncorrected{3};
   std::atomic<unsigned> xid{0};
@@ -61,7 +62,7 @@ inline void wait_for_reads(const FakeSensor& sensor, int reads) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 
-/// What a guarding telemetry acts on.
+/// Targets of a limiting telemetry.
 struct Guarded {
   LoadControl load;
   RecordQueue records{2};
@@ -86,7 +87,7 @@ struct Guarded {
     while (!records.has_fault() && seconds_since(start) < 10)
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  std::vector<Json> told(RecordKind kind) {
+  std::vector<Json> reported(RecordKind kind) {
     std::vector<Json> bodies;
     for (const Record& record : drained())
       if (record.kind == kind) bodies.push_back(record.body);

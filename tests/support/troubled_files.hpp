@@ -16,7 +16,7 @@ namespace egt::test {
 
 constexpr std::uint64_t mebibyte = 1 << 20;
 
-/// What a test lets the file system do; empty functions do nothing beside the real work.
+/// File-system hooks of a test; empty functions add nothing to the real operations.
 struct Trouble {
   std::function<Status(std::uint64_t offset, std::size_t bytes)> before_write;
   std::function<void(char* data, std::uint64_t offset, std::size_t bytes)> after_read;
@@ -55,7 +55,7 @@ class TroubledFile : public OpenFile {
   const Trouble& trouble_;
 };
 
-/// The real file system, with trouble. Direct I/O is never used: temporary folders often lack it.
+/// The real file system with injected errors. Without direct I/O: temporary folders often lack it.
 class TroubledLayer : public FileLayer {
  public:
   explicit TroubledLayer(const Trouble& trouble) : trouble_(trouble) {}
@@ -101,7 +101,7 @@ class FileTest : public ::testing::Test {
     return std::make_unique<FileWorkload>(world_.environment, options,
                                           std::make_unique<TroubledLayer>(trouble_));
   }
-  /// Prepared and started, with the first cycle asked for.
+  /// Prepared and started, with the first cycle requested.
   std::unique_ptr<FileWorkload> run(const FileOptions& options) {
     auto file = make(options);
     EXPECT_TRUE(file->prepare().ok());

@@ -10,7 +10,7 @@
 
 #include "session/recovery/failure_detector.hpp"
 
-/// Ranks that watch each other, as the failure detector sees them.
+/// Ranks that monitor each other, as seen by the failure detector.
 namespace egt::test {
 
 using Act = WatchDecision::Act;
@@ -27,7 +27,7 @@ inline Activity waiting(std::int64_t step, double seconds) {
   return {.line = "main", .phase = "train: sums", .step = step, .waits_for_peers = true, .seconds = seconds};
 }
 
-/// Ranks that all do well at `now`; a test changes what it is about.
+/// All ranks work at `now`; a test changes only its subject.
 struct WatchRules : testing::Test {
   explicit WatchRules(int size = 3) {
     for (int rank = 0; rank < size; ++rank) {
@@ -45,7 +45,7 @@ struct WatchRules : testing::Test {
     for (int other = 0; other < static_cast<int>(table.ranks.size()); ++other)
       if (other != number) set(other, main);
   }
-  /// Time passes, and all but `silent` still send the same.
+  /// Advances time; all ranks except `silent` keep sending the same.
   void pass(double seconds, int silent = -1) {
     now += seconds;
     for (int other = 0; other < static_cast<int>(table.ranks.size()); ++other) {

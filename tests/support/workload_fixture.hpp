@@ -27,9 +27,9 @@ inline std::unique_ptr<Device> small_host_device() {
   return device.ok() ? std::move(device.value()) : nullptr;
 }
 
-/// What a workload stands in: one rank with a small host device.
+/// Environment of a workload: one rank with a small host device.
 struct World {
-  /// `faults_on_purpose`: as `--inject` takes them; this rank is 3.
+  /// `faults_on_purpose`: in the syntax of `--inject`; this rank is 3.
   explicit World(std::unique_ptr<Device> a_device = small_host_device(),
                  std::vector<Injection> faults_on_purpose = {})
       : injections(std::move(faults_on_purpose)), device(std::move(a_device)) {}
@@ -45,7 +45,7 @@ struct World {
   LoadControl load;
   Environment environment{*device, communicator, records, place, 42, injector, "test device", board, load};
 
-  /// All faults that were emitted since the last call; notices are kept in `notices`.
+  /// All faults emitted since the last call; notices are kept in `notices`.
   std::vector<Json> faults() {
     std::vector<Json> found;
     for (const Record& record : records.drain()) {
@@ -57,7 +57,7 @@ struct World {
   std::vector<std::string> notices;
 };
 
-/// True as soon as `condition` is, false after 20 s.
+/// Returns true once `condition` is true, or false after 20 s.
 template <typename Condition>
 bool eventually(const Condition& condition) {
   const Clock::time_point start = Clock::now();

@@ -36,11 +36,11 @@ class LoadControl {
   double products_duty() const { return products_duty_; }
   void set_products_duty(double duty) { products_duty_ = std::clamp(duty, 0.0, 1.0); }
 
-  static constexpr double least_duty = 0.05;
+  static constexpr double min_duty = 0.05;
 
-  /// Duty cycle: max share of the time spent working, least_duty to 1.
+  /// Duty cycle: max share of the time spent working, min_duty to 1.
   double duty() const { return duty_; }
-  void set_duty(double duty) { duty_ = std::clamp(duty, least_duty, 1.0); }
+  void set_duty(double duty) { duty_ = std::clamp(duty, min_duty, 1.0); }
   static constexpr double longest_rest_seconds = 5;
   /// Pause after `worked_seconds` of work that keeps the duty cycle, in seconds, up to longest_rest_seconds.
   double rest_after(double worked_seconds) const;

@@ -28,11 +28,11 @@ inline bool may_be_dropped(RecordKind kind) {
 /// progress or epoch record is dropped and counted, but a fault, start or end record never is.
 ///
 /// One cause may produce faults without end. With FaultLimit::flood, faults of one kind, detector and rank
-/// are recorded once per place (`where`, `offset`), for up to `most_places` places; further ones are counted.
+/// are recorded once per place (`where`, `offset`), for up to `max_places` places; further ones are counted.
 /// Provisional faults, and those that settle one, are always recorded; their emitter must keep them few.
 class RecordQueue {
  public:
-  static constexpr std::size_t most_places = 16;
+  static constexpr std::size_t max_places = 16;
 
   explicit RecordQueue(int rank, std::size_t capacity = 4096, FaultLimit limit = FaultLimit::flood)
       : rank_(rank), capacity_(capacity), limit_(limit) {}

@@ -15,13 +15,13 @@ namespace egt {
 /// 0x7fc00000. All pointers are device memory.
 struct StreamFusion {
   FusionShape shape;
-  const double* times[most_fusion_streams] = {};  ///< of each stream: batch x samples
-  const float* values[most_fusion_streams] = {};  ///< of each stream: batch x samples x dims
-  const double* timeline = nullptr;               ///< batch x steps, in any order
-  float* fused = nullptr;                         ///< batch x steps x total_dims, the streams in their order
-  std::uint32_t* dropped = nullptr;               ///< batch x streams: number of dropped samples
-  void* scratch = nullptr;                        ///< 16-byte aligned, overwritten
-  std::size_t scratch_bytes = 0;                  ///< at least fusion_scratch_bytes
+  const double* times[max_fusion_streams] = {};  ///< of each stream: batch x samples
+  const float* values[max_fusion_streams] = {};  ///< of each stream: batch x samples x dims
+  const double* timeline = nullptr;              ///< batch x steps, in any order
+  float* fused = nullptr;                        ///< batch x steps x total_dims, the streams in their order
+  std::uint32_t* dropped = nullptr;              ///< batch x streams: number of dropped samples
+  void* scratch = nullptr;                       ///< 16-byte aligned, overwritten
+  std::size_t scratch_bytes = 0;                 ///< at least fusion_scratch_bytes
 };
 
 inline std::size_t fusion_scratch_bytes(const FusionShape& shape) {

@@ -13,11 +13,11 @@ namespace egt {
 /// for any order of the points. All pointers are device memory; `points` is only read, the rest is
 /// overwritten.
 struct Voxelization {
-  static constexpr std::int64_t most_points = std::int64_t{1} << 31;
+  static constexpr std::int64_t max_points = std::int64_t{1} << 31;
 
   VoxelGrid grid;
   const float* points = nullptr;      ///< x, y, z of each point
-  std::int64_t count = 0;             ///< number of points, 0 .. most_points
+  std::int64_t count = 0;             ///< number of points, 0 .. max_points
   std::uint8_t* occupancy = nullptr;  ///< grid.voxels(): 1 if the voxel has a point, else 0
   VoxelFeatures* features = nullptr;  ///< grid.voxels(), 16-byte aligned
   VoxelCounts* counts = nullptr;      ///< one

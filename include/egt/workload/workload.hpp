@@ -68,10 +68,10 @@ struct RestartInfo {
 };
 
 /// How a run ends. It is hurried after a signal, since mpirun leaves one second, and after a rank failed.
-struct Ending {
+struct Shutdown {
   static constexpr double hurried_seconds = 0.3;  ///< for all workloads together
 
-  Ending(bool is_hurried) : hurry(is_hurried) {}  // NOLINT(google-explicit-constructor): that is all it is
+  Shutdown(bool is_hurried) : hurry(is_hurried) {}  // NOLINT(google-explicit-constructor): that is all it is
   /// Time limit of a wait that starts now: `unhurried`, or in a hurry the remaining time.
   double seconds(double unhurried) const {
     return hurry ? std::max(0.0, hurried_seconds - seconds_since(begun)) : unhurried;
@@ -109,7 +109,7 @@ class Workload {
   /// No more steps follow: ends threads, removes files. In a hurry nothing more is verified, and a thread
   /// that does not end in time (blocked in a system call) is left to the destructor. Otherwise finishes the
   /// work that completes the verdict, so that every byte was read at least once.
-  virtual Status finish(const Ending& ending) = 0;
+  virtual Status finish(const Shutdown& ending) = 0;
   /// Callable at any time between prepare and destruction.
   virtual PartReport report() const = 0;
   /// Reports of a workload that consists of several parts.

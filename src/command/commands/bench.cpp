@@ -125,11 +125,11 @@ class BenchRun final : public MeasurementRun {
   CeilingParts ceilings_;  ///< with --ceilings
   Control* control_ = nullptr;
   RankPlace place_;
-  std::string told_;
+  std::string reported_;
 };
 
 Status BenchRun::refine(Options& options, Backend backend, const RankPlace& place) {
-  told_ = apply_command_defaults(options, backend);
+  reported_ = apply_command_defaults(options, backend);
   EGT_TRY(check_compression(options, place.size));
   if (place.size == 1 && options.given.contains("mode") &&
       options.bench.modes != std::vector{BenchMode::single})
@@ -209,14 +209,14 @@ void BenchRun::begin(RecordQueue& records) {
   if (parts_.bench.ceilings) {
     records.notice(
         fmt::format("bench: every part compared with the machine's limit, {:.3g} s each; defaults:{}",
-                    parts_.bench.trial_seconds, told_.empty() ? " none" : told_));
+                    parts_.bench.trial_seconds, reported_.empty() ? " none" : reported_));
     return;
   }
   const std::size_t trials =
       plan_trials(parts_.bench, parts_.train.batch, parts_.train.precisions, place_.size).size();
   records.notice(fmt::format(
       "bench: {} of {:.3g} s on {}; defaults:{}", counted(trials, "trial"), parts_.bench.trial_seconds,
-      counted(static_cast<std::uint64_t>(place_.size), "device"), told_.empty() ? " none" : told_));
+      counted(static_cast<std::uint64_t>(place_.size), "device"), reported_.empty() ? " none" : reported_));
   if (place_.size == 1)
     records.notice("bench: one rank, so single only: p2p, collective and hetero want 2 or more");
 }

@@ -24,7 +24,7 @@ class BurnPurpose : public MainJob {
     if (options.resumed.part > 0) {
       EGT_TRY(check_same_options(options.burn.resume, options.resumed.options, effective_options(options)));
       options.run.injections.clear();  // each was for one moment of the run
-      told_ =
+      reported_ =
           fmt::format("resumed after {} and {}; training restarts from the seed, since weights are not kept",
                       format_duration(options.resumed.seconds),
                       counted(static_cast<std::uint64_t>(options.resumed.steps), "step"));
@@ -35,7 +35,7 @@ class BurnPurpose : public MainJob {
   }
   Status claim(const std::string& directory) override;
   void begin(RecordQueue& records) override {
-    if (is_root_) records.notice(told_);
+    if (is_root_) records.notice(reported_);
   }
   Verdict judge(const std::vector<Record>& records) override { return egt::judge(all(records)); }
   Json result(const std::vector<Record>& records, const Verdict& verdict) override {
@@ -51,7 +51,7 @@ class BurnPurpose : public MainJob {
 
   std::vector<Record> earlier_;  ///< on rank 0: evidence from earlier parts of the run
   int part_ = 0;
-  std::string told_;
+  std::string reported_;
   bool is_root_ = false;
 };
 

@@ -111,11 +111,11 @@ Result<int> run_compare(const Options& options) {
                  printable(fmt::format("{}: {}", file.path, file.problem)));
   EGT_TRY_ASSIGN(const Comparison comparison, compare_results(std::move(files), options.compare.comparison));
   std::cout << comparison_text(comparison) << std::flush;
-  const bool told = std::cout.good();
+  const bool reported = std::cout.good();
   if (!output.empty())
     EGT_TRY(write_atomically(output, output.ends_with(".html") ? comparison_page(comparison)
                                                                : result_text(comparison_json(comparison))));
-  if (!told) return unreadable("standard output cannot be written");
+  if (!reported) return unreadable("standard output cannot be written");
   return comparison.exit_code;
 }
 

@@ -17,13 +17,13 @@ constexpr Precision all_precisions[] = {Precision::fp64, Precision::fp32, Precis
 
 /// "    precisions: fp64 fp32\n", with the reasons for unsupported ones.
 template <typename Port>
-std::string describe_precisions(const Port& port, const std::string& title, bool tell_why) {
+std::string describe_precisions(const Port& port, const std::string& title, bool report_why) {
   std::string supported, refused;
   for (const Precision precision : all_precisions) {
     const Support support = port.supports(precision);
     if (support.yes())
       supported += fmt::format(" {}", to_string(precision));
-    else if (tell_why)
+    else if (report_why)
       refused += fmt::format("    not {}: {}\n", to_string(precision), support.why_not);
   }
   return fmt::format("    {}:{}\n{}", title, supported, refused);

@@ -62,14 +62,14 @@ class LoadTestRun final : public MeasurementRun {
   std::unique_ptr<Dnn> dnn_;             ///< until it is moved to the suite
   std::unique_ptr<ImageFolder> images_;  ///< null: generated images
   std::string copy_;                     ///< file of --output; empty: --output is a directory
-  std::string told_;
+  std::string reported_;
   std::uint64_t seed_ = 0;
   Control* control_ = nullptr;
   RankPlace place_;
 };
 
 Status LoadTestRun::refine(Options& options, Backend backend, const RankPlace& place) {
-  told_ = apply_command_defaults(options, backend);
+  reported_ = apply_command_defaults(options, backend);
   if (!options.loadtest.data.empty() && options.loadtest.workers == 0)
     return refuse("--data", "images of files need threads that read them; add --num-workers 1 or more");
   if (options.common.output.ends_with(".json")) copy_ = std::exchange(options.common.output, "");
@@ -138,7 +138,7 @@ void LoadTestRun::begin(RecordQueue& records) {
   records.notice(fmt::format(
       "loadtest: {} tests of {} x {} iterations, images of {} x {} pixels, {} with {}; defaults:{}",
       load_tests().size(), options.epochs, options.batches, options.pixels, options.pixels,
-      to_string(parts_.precision), dnn_->library(), told_.empty() ? " none" : told_));
+      to_string(parts_.precision), dnn_->library(), reported_.empty() ? " none" : reported_));
 }
 
 }  // namespace

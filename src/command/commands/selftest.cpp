@@ -71,7 +71,7 @@ class SelftestPurpose : public MainJob {
   }
   bool is_done(std::int64_t step) override {
     if (!is_root_) return false;
-    tell_progress();
+    report_progress();
     return watch_->is_done(step);
   }
   Verdict judge(const std::vector<Record>& records) override {
@@ -87,7 +87,7 @@ class SelftestPurpose : public MainJob {
   std::string summary(const Json&) override { return outcome_.table; }
 
  private:
-  void tell_progress();
+  void report_progress();
 
   InjectionSerializer one_at_a_time_{gate_patience_s};
   std::unique_ptr<SelftestWatch> watch_;  // used on rank 0
@@ -95,12 +95,12 @@ class SelftestPurpose : public MainJob {
   RecordQueue* records_ = nullptr;
   std::string defaults_;
   bool is_root_ = false;
-  Clock::time_point told_ = Clock::now();
+  Clock::time_point reported_ = Clock::now();
 };
 
-void SelftestPurpose::tell_progress() {
-  if (seconds_since(told_) < progress_period_s) return;
-  told_ = Clock::now();
+void SelftestPurpose::report_progress() {
+  if (seconds_since(reported_) < progress_period_s) return;
+  reported_ = Clock::now();
   const auto injected =
       std::count_if(watch_->records().begin(), watch_->records().end(),
                     [](const Record& record) { return record.kind == RecordKind::injection; });

@@ -44,7 +44,7 @@ ReadinessOptions readiness_for(Backend backend) {
 class VerifyPurpose : public MainJob {
  public:
   Status refine(Options& options, Backend backend, const RankPlace& place) override {
-    told_ = apply_command_defaults(options, backend);
+    reported_ = apply_command_defaults(options, backend);
     backend == Backend::host ? put_host_load(options.burn) : put_gpu_load(options.burn);
     options.burn.file.repeats = 1;
     readiness_ = readiness_for(backend);
@@ -55,12 +55,12 @@ class VerifyPurpose : public MainJob {
   void begin(RecordQueue& records) override {
     if (is_root_)
       records.notice(fmt::format("verify: checks every {} steps; defaults:{}", readiness_.every,
-                                 told_.empty() ? " none" : told_));
+                                 reported_.empty() ? " none" : reported_));
   }
 
  private:
   ReadinessOptions readiness_;
-  std::string told_;
+  std::string reported_;
   bool is_root_ = false;
 };
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "egt/ranks/agreement.hpp"
-#include "model/pass_products.hpp"
+#include "model/pass_gemms.hpp"
 #include "workload/train/train_workload.hpp"
 
 namespace egt {
@@ -61,13 +61,13 @@ Result<BurnParts> choose_parts(const Options& options, const Device& device, con
 
 Result<std::vector<std::int64_t>> choose_most_samples(const BurnParts& parts, const Device& device,
                                                       Control& control) {
-  constexpr std::int64_t most_times = 4;
+  constexpr std::int64_t max_times = 4;
   constexpr double share_of_free = 0.1;
   std::int64_t own = parts.batch.local;
   if (const auto memory = device.memory(); memory.ok()) {
     const auto bytes = static_cast<double>(bytes_per_sample(parts.train.layers, parts.train.precisions));
     const double fit = share_of_free * static_cast<double>(memory.value().free_bytes) / bytes;
-    own = std::max(own, std::min(most_times * own, static_cast<std::int64_t>(fit)));
+    own = std::max(own, std::min(max_times * own, static_cast<std::int64_t>(fit)));
   }
   EGT_TRY_ASSIGN(const auto texts, all_gather(control, std::to_string(own)));
   std::vector<std::int64_t> most;

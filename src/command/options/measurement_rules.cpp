@@ -33,7 +33,7 @@ Rules link_rules(LinksOptions& links) {
       "a pair that carries less one way is slow (20Gb/s; host: 500Mb/s; 0: no such limit); so is "
       "one below {:.0f} % of its line rate, or {:.0f} % (host memory: {:.0f} %) of the median of "
       "its like",
-      100 * least_share_of_line_rate, 100 * least_share_of_peers, 100 * least_share_of_peers_in_memory);
+      100 * min_share_of_line_rate, 100 * min_share_of_peers, 100 * min_share_of_peers_in_memory);
   return {
       {"size", of_links, "bytes of the largest transfer (1GB; host: 16MB)",
        size(links.size, "a size of 1KB to 1TB, such as 1GB", 1000, 1'000'000'000'000)},
@@ -65,7 +65,7 @@ Rules bench_rules(BenchOptions& bench) {
        wholes(bench.points, "N,N,..", "1 to 32 whole numbers of 1 to 1000000000, each once", sizes, one,
               std::int64_t{1'000'000'000})},
       {"grid", of_bench, "voxelize: voxels along each axis (256; host: 64)",
-       whole(bench.grid, 1, VoxelGrid::most_dims)},
+       whole(bench.grid, 1, VoxelGrid::max_dims)},
       {"batches", of_bench, "multimodal: samples per device (1,8,32,128,256; host: 1,8)",
        wholes(bench.batches, "N,N,..", "1 to 32 whole numbers of 1 to 65536, each once", sizes, one,
               std::int64_t{65'536})},
@@ -92,7 +92,7 @@ Rules bench_rules(BenchOptions& bench) {
       {"memory", of_bench,
        "of mlp, for what training keeps on a device from step to step: weights, moments and gradients; a "
        "mode that needs more is refused (what there is)",
-       size(bench.most_state_bytes, "a size of 1KB to 1024TB, such as 72GB", 1000, 1024'000'000'000'000)},
+       size(bench.max_state_bytes, "a size of 1KB to 1024TB, such as 72GB", 1000, 1024'000'000'000'000)},
       {"trial-time", of_bench,
        "how long each configuration is measured, after its warm-up (1s; with --ceilings 2s, host: 0.4s)",
        duration(bench.trial_seconds, "a time of 0.01s to 1h, such as 1s", 0.01, 3600)},

@@ -96,15 +96,15 @@ Defaults built_in_defaults(std::string_view command, Backend backend) {
 }
 
 std::string apply_command_defaults(Options& options, Backend backend) {
-  std::string told;
+  std::string reported;
   const std::string command = options.command + (options.bench.ceilings ? " --ceilings" : "") +
                               (options.loadtest.quick ? " --quick" : "");
   for (const auto& [name, text] : put(options, built_in_defaults(command, backend))) {
     std::erase_if(options.host_defaults,
                   [&](const std::string& one) { return one.starts_with(fmt::format("--{} ", name)); });
-    told += fmt::format(" --{} {}", name, text);
+    reported += fmt::format(" --{} {}", name, text);
   }
-  return told;
+  return reported;
 }
 
 void apply_load(Options& options) {

@@ -30,7 +30,7 @@ OptionValue fill(SizeOrShare& target) {
 }
 
 Rules training_rules(BurnOptions& burn) {
-  constexpr std::int64_t most_neurons = 1 << 20, most_samples = 1 << 20, most_global_samples = 1 << 30;
+  constexpr std::int64_t max_neurons = 1 << 20, max_samples = 1 << 20, max_global_samples = 1 << 30;
   TrainOptions& train = burn.train;
   OptionValue pulse = {"HZ[:DUTY]",
                        [&burn](Text text) -> std::string {
@@ -57,11 +57,11 @@ Rules training_rules(BurnOptions& burn) {
        "neurons of each layer, input first (4096,8192,6144,4096,2048,1024,512; host: "
        "256,512,384,256,128,64,32)",
        wholes(train.layers, "N,N,..", "2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512",
-              {.least = 2, .most = 64, .distinct = false}, std::int64_t{1}, most_neurons)},
+              {.least = 2, .most = 64, .distinct = false}, std::int64_t{1}, max_neurons)},
       {"batch", of_training, "samples per rank and step (1024; bench: 8192; host: 128)",
-       whole(train.batch, 1, most_samples)},
+       whole(train.batch, 1, max_samples)},
       {"global-batch", of_burn, "samples of all ranks per step, instead of --batch (none)",
-       whole(burn.global_batch, 1, most_global_samples)},
+       whole(burn.global_batch, 1, max_global_samples)},
       {"balance", of_burn,
        "even shares of a step's samples, or auto: by what each device computes in the same time, measured "
        "again every 100 steps (even)",
@@ -129,10 +129,10 @@ Rules file_rules(FileOptions& file) {
 
 Rules check_rules(Options& o) {
   TrainOptions& train = o.burn.train;
-  constexpr std::int64_t least_period = 3;  // later steps begin while earlier ones still run
+  constexpr std::int64_t min_period = 3;  // later steps begin while earlier ones still run
   const auto parse_period = [](Text text) {
     const auto steps = parse_within<std::int64_t>(text, 0, 1'000'000'000);
-    return steps && (*steps == 0 || *steps >= least_period) ? steps : std::nullopt;
+    return steps && (*steps == 0 || *steps >= min_period) ? steps : std::nullopt;
   };
   const auto add_injection = [&o](Text text) -> std::string {
     const auto injection = parse_injection(text);

@@ -81,27 +81,27 @@ inline std::string share_text(double share) {
 }
 
 template <typename T>
-Json told(const T& value) {
+Json reported(const T& value) {
   return value;
 }
-inline Json told(const std::string& value) {
+inline Json reported(const std::string& value) {
   return value.empty() ? Json() : Json(value);
 }
-inline Json told(const SizeOrShare& value) {
+inline Json reported(const SizeOrShare& value) {
   return value.is_share ? Json(fmt::format("{}%", value.share * 100)) : Json(value.bytes);
 }
-inline Json told(const CorrectedLimit& value) {
+inline Json reported(const CorrectedLimit& value) {
   return value.per_hour ? Json(fmt::format("{}/h", value.errors)) : Json(value.errors);
 }
-inline Json told(const GradientCompression& value) {
+inline Json reported(const GradientCompression& value) {
   return to_string(value);
 }
 template <typename T>
-Json told(const std::optional<T>& value) {
-  return value ? told(*value) : Json();
+Json reported(const std::optional<T>& value) {
+  return value ? reported(*value) : Json();
 }
 template <typename T>
-Json told(const std::vector<T>& values) {
+Json reported(const std::vector<T>& values) {
   Json all = Json::array();
   for (const T& value : values)
     if constexpr (std::is_enum_v<T>)
@@ -121,7 +121,7 @@ OptionValue parsed(T& target, std::string placeholder, std::string allowed, Pars
             target = std::move(*value);
             return {};
           },
-          [&target] { return told(target); }};
+          [&target] { return reported(target); }};
 }
 
 template <typename T>

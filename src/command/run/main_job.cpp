@@ -21,7 +21,7 @@ Status MainJob::choose(const Options& options, const Platform& platform, Control
   EGT_TRY(agree(control, parts.status()));
   parts_ = std::move(parts.value());
   if (parts_.train.balance == Balance::automatic) {
-    EGT_TRY_ASSIGN(parts_.most_samples, choose_most_samples(parts_, *platform.device, control));
+    EGT_TRY_ASSIGN(parts_.max_samples, choose_most_samples(parts_, *platform.device, control));
   }
   add_parts(parts_);
   return read_golden_file(control);
@@ -56,9 +56,9 @@ bool MainJob::make_smaller(RecordQueue& records) {
     records.warning(fmt::format("--batch: a step of {} on all ranks does not fit into memory; reduced to {}",
                                 counted(static_cast<std::uint64_t>(parts_.batch.global), "sample"), global));
   parts_.batch = share_batch(global, place_.rank, place_.size);
-  for (std::size_t rank = 0; rank < parts_.most_samples.size(); ++rank)
-    parts_.most_samples[rank] = std::max(parts_.most_samples[rank] / 2,
-                                         share_batch(global, static_cast<int>(rank), place_.size).local);
+  for (std::size_t rank = 0; rank < parts_.max_samples.size(); ++rank)
+    parts_.max_samples[rank] = std::max(parts_.max_samples[rank] / 2,
+                                        share_batch(global, static_cast<int>(rank), place_.size).local);
   return true;
 }
 

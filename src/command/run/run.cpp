@@ -264,13 +264,13 @@ std::optional<Activity> Run::blocked_file() const {
 void Run::leave_when_told(const std::stop_token& stop) {
   constexpr double patience_s = 0.4, others_s = 0.3;
   std::optional<Activity> blocked;
-  const auto told = [&] {
+  const auto reported = [&] {
     blocked = blocked_file();
     return Result<bool>(StopSignal::wants_the_end() || blocked);
   };
   const auto never = [] { return Result<bool>(false); };
   const WaitLimits until_told{.seconds = std::numeric_limits<double>::infinity(), .stop = stop};
-  if (!wait_until(told, until_told).ok()) return;
+  if (!wait_until(reported, until_told).ok()) return;
   if (wait_until(never, {.seconds = patience_s, .stop = stop}).code() == StatusCode::stopped) return;
   if (blocked)  // first, since later steps may need that disk
     fmt::print(stderr,
@@ -343,7 +343,7 @@ Status Run::open_journal() {
 Status Run::find_directories() {
   EGT_TRY_ASSIGN(directories_, find_run_directories(control_, directory_.path()));
   if (is_root())
-    for (const std::string& line : tell_journals_elsewhere(directories_, 0, "they come when the run ends"))
+    for (const std::string& line : report_journals_elsewhere(directories_, 0, "they come when the run ends"))
       records_.notice(line);
   if (!is_resumed()) return {};
   if (!is_root()) return agree(control_, offer_journals(gathering()));
@@ -481,7 +481,7 @@ Result<int> Run::run() {
                    .telemetry = *telemetry_,
                    .board = board_,
                    .load = load_,
-                   .rejoin = *recovery_,
+                   .recovery = *recovery_,
                    .pulse = pulse_.get()},
                   stopped_early_ ? none : workloads_);
   SessionPlan plan = purpose_.plan(options_);

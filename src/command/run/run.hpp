@@ -152,7 +152,7 @@ class Run {
   Status open_telemetry();
   std::string fixed_mix() const;
   Result<int> share_verdict(const Status& failure);
-  int conclude(const Status& told, bool can_gather);
+  int conclude(const Status& reported, bool can_gather);
   void say_last_words(const Verdict& verdict, Json result, std::vector<std::string> warnings,
                       bool has_result);
   static Durability durability();

@@ -29,13 +29,13 @@ Result<int> Run::share_verdict(const Status& failure) {
   const bool hurry = !failure.ok() || StopSignal::leaves_little_time();
   const double patience = hurry ? hurried_last_words_timeout_s : last_words_timeout_s;
   board_.line("main").begin("last words", -1, patience + last_words_reserve_s);
-  const Status told = route_->pump_to_the_end(patience);
+  const Status reported = route_->pump_to_the_end(patience);
   if (recovery_->was_given_up()) {
     recovery_->await_crash_report();
     leave(exit_code::incomplete);
   }
-  const bool all_is_well = failure.ok() && told.ok();
-  const int code = is_root() ? conclude(told, all_is_well) : exit_code::incomplete;
+  const bool all_is_well = failure.ok() && reported.ok();
+  const int code = is_root() ? conclude(reported, all_is_well) : exit_code::incomplete;
   if (!all_is_well) leave(code);
   if (!is_root()) EGT_TRY(offer_journals(gathering()));
   EGT_TRY_ASSIGN(const std::string shared, control_.broadcast(std::to_string(code)));
@@ -59,8 +59,8 @@ Status Run::report_failed_start(const Status& own) {
   if (!own.ok()) records_.emit(make_device_fault(monitored_device(), own, -1, "start"));
   const Status ended = own.ok() ? Status(StatusCode::aborted, "a peer's device failed") : own;
   records_.emit(RecordKind::end, -1, {{"reason", "error"}, {"steps", 0}, {"error", error_to_json(ended)}});
-  const Status told = route_->pump_to_the_end(last_words_reserve_s);
-  const int own_code = is_root() ? conclude(told, true) : exit_code::fault;
+  const Status reported = route_->pump_to_the_end(last_words_reserve_s);
+  const int own_code = is_root() ? conclude(reported, true) : exit_code::fault;
   if (!is_root()) EGT_TRY(offer_journals(gathering()));
   EGT_TRY_ASSIGN(const std::string code, control_.broadcast(std::to_string(own_code)));
   if (recovery_) recovery_->leave();
@@ -68,7 +68,7 @@ Status Run::report_failed_start(const Status& own) {
 }
 
 /// On rank 0: determines the verdict, writes the result and prints the final output.
-int Run::conclude(const Status& told, bool can_gather) {
+int Run::conclude(const Status& reported, bool can_gather) {
   if (crash_report_) crash_report_->supersede();
   if (log_sink_) {  // it may have failed at the last record
     static_cast<void>(wait_until([this]() -> Result<bool> { return log_sink_->settled(); },
@@ -77,7 +77,7 @@ int Run::conclude(const Status& told, bool can_gather) {
   }
   const std::vector<Record> records = route_->kept();
   Verdict verdict = purpose_.judge(records);
-  if (!told.ok()) lose_evidence(verdict, {told.what()});
+  if (!reported.ok()) lose_evidence(verdict, {reported.what()});
   if (!route_->journal_failure().ok())
     lose_evidence(verdict, {route_->journal_failure().what()});  // after the end record
   if (verdict.exit_code == exit_code::pass)
@@ -93,9 +93,9 @@ int Run::conclude(const Status& told, bool can_gather) {
   if (!written.ok()) warnings.clear();  // same cause, already in the verdict
   if (const Status listed = write_node_list(options_.common.nodes_file, result); !listed.ok())
     warnings.push_back(listed.what());
-  for (std::string& missing : can_gather
-                                  ? gather_journals(gathering())
-                                  : tell_journals_elsewhere(directories_, 0, "not all ranks came to the end"))
+  for (std::string& missing :
+       can_gather ? gather_journals(gathering())
+                  : report_journals_elsewhere(directories_, 0, "not all ranks came to the end"))
     warnings.push_back(std::move(missing));
   say_last_words(verdict, std::move(result), std::move(warnings), written.ok());
   return verdict.exit_code;

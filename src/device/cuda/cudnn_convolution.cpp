@@ -20,7 +20,7 @@ using ConvolutionDesc = CudnnOwned<cudnnConvolutionDescriptor_t>;
 
 /// The algorithm of one of the three convolution passes.
 template <typename Algorithm>
-struct ProductPlan {
+struct MemoryGemmPlan {
   ConvolutionDesc desc;  ///< with the algorithm's math type
   Algorithm algorithm{};
   std::size_t workspace_bytes = 0;
@@ -51,8 +51,8 @@ Result<ConvolutionDesc> describe(const ConvolutionShape& shape) {
 /// ask(handle, desc, room, &count, results): the heuristic; workspace(handle, desc, algorithm, &bytes).
 template <typename Found, typename Count, typename Ask, typename Workspace>
 auto choose(cudnnHandle_t handle, const ConvolutionShape& shape, std::string_view product, Count&& most,
-            Ask&& ask, Workspace&& workspace) -> Result<ProductPlan<decltype(Found::algo)>> {
-  ProductPlan<decltype(Found::algo)> plan;
+            Ask&& ask, Workspace&& workspace) -> Result<MemoryGemmPlan<decltype(Found::algo)>> {
+  MemoryGemmPlan<decltype(Found::algo)> plan;
   EGT_TRY_ASSIGN(plan.desc, describe(shape));
   int room = 0, count = 0;
   EGT_TRY(cudnn_status(most(handle, &room), "count algorithms"));
@@ -106,9 +106,9 @@ class CudnnConvolution : public Convolution {
   const ConvolutionShape shape_;
   CudnnTensor x_, y_;
   CudnnFilter filter_;
-  ProductPlan<cudnnConvolutionFwdAlgo_t> forward_;
-  ProductPlan<cudnnConvolutionBwdDataAlgo_t> data_;
-  ProductPlan<cudnnConvolutionBwdFilterAlgo_t> weights_;
+  MemoryGemmPlan<cudnnConvolutionFwdAlgo_t> forward_;
+  MemoryGemmPlan<cudnnConvolutionBwdDataAlgo_t> data_;
+  MemoryGemmPlan<cudnnConvolutionBwdFilterAlgo_t> weights_;
   Buffer workspace_;        ///< sized for the max of the three, which run in sequence on a stream
   Buffer narrow_gradient_;  ///< bf16: the filter's gradient as cuDNN writes it, in the operand type
 };

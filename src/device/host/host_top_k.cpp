@@ -17,7 +17,7 @@ struct Threshold {
 Threshold threshold_of(const float* values, std::int64_t count, std::int64_t k) {
   Threshold threshold{.key = 0, .left = k};
   for (const math::KeyDigit& digit : math::key_digits) {
-    std::array<std::int64_t, math::most_digit_values> histogram{};
+    std::array<std::int64_t, math::max_digit_values> histogram{};
     for (std::int64_t i = 0; i < count; ++i) {
       const std::uint32_t key = math::magnitude_key(values[i]);
       if (digit.before(key) == threshold.key) ++histogram[digit.of(key)];

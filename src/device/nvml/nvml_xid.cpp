@@ -16,7 +16,7 @@
 namespace egt::nvml {
 namespace {
 
-constexpr int most_reads = 4096;  ///< per call: a flood must not block the caller
+constexpr int max_reads = 4096;  ///< per call: a flood must not block the caller
 
 /// Removes a number and its terminator from the front of `text`; none if it starts otherwise.
 std::optional<unsigned> take_number(std::string_view& text, int base, std::string_view ends) {
@@ -67,7 +67,7 @@ Result<KernelLog> KernelLog::open(const std::string& file) {
 std::vector<std::string> KernelLog::new_lines() {
   std::array<char, 8192> block{};  // max size of a /dev/kmsg record, which is read whole
   std::vector<std::string> lines;
-  for (int reads = 0; reads < most_reads; ++reads) {
+  for (int reads = 0; reads < max_reads; ++reads) {
     const ssize_t size = ::read(descriptor_.get(), block.data(), block.size());
     if (size < 0 && errno == EPIPE) continue;  // records were overwritten before they were read
     if (size <= 0) break;
@@ -108,7 +108,7 @@ XidEvents::~XidEvents() {
 
 std::vector<unsigned> XidEvents::new_xids() {
   std::vector<unsigned> xids;
-  for (int waits = 0; waits < most_reads; ++waits) {
+  for (int waits = 0; waits < max_reads; ++waits) {
     EventData event{};
     if (library_->event_set_wait(set_, &event, 0) != success) break;
     if (event.type == event_xid) xids.push_back(static_cast<unsigned>(event.data));
@@ -136,7 +136,7 @@ bool XidList::told_by_other(unsigned xid, double time, Source source, const std:
 }
 
 void XidList::add(XidEvent event, Source source) {
-  if (kept_[event.xid] == most_of_one_kind) return;
+  if (kept_[event.xid] == max_of_one_kind) return;
   ++kept_[event.xid];
   events_.push_back(std::move(event));
   sources_.push_back(source);

@@ -65,8 +65,8 @@ class XidEvents {
 /// GPU that fell off the bus has no more events).
 class XidList {
  public:
-  static constexpr std::size_t most_of_one_kind = 16;  ///< later Xids of the same number are dropped
-  static constexpr double same_seconds = 10;           ///< reports by both within this time are one event
+  static constexpr std::size_t max_of_one_kind = 16;  ///< later Xids of the same number are dropped
+  static constexpr double same_seconds = 10;          ///< reports by both within this time are one event
 
   void told_by_nvml(unsigned xid, double time);
   void told_by_log(XidEvent event);

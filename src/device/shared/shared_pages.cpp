@@ -95,7 +95,7 @@ Result<SharedPages> SharedPages::open(const SharedHandle& handle) {
   return SharedPages(std::move(mapping), handle.text());
 }
 
-void tell_released(const SharedPages& pages) {
+void report_released(const SharedPages& pages) {
   first_word(pages).store(1, std::memory_order_release);
 }
 

@@ -40,7 +40,7 @@ class SharedPages {
 };
 
 /// Signals that a process has released another one's memory. `pages`: initially zeroed and shared by both.
-void tell_released(const SharedPages& pages);
+void report_released(const SharedPages& pages);
 /// Whether the release was signaled or `process`, which would signal it, has exited.
 bool is_released(const SharedPages& pages, int process);
 

@@ -73,7 +73,7 @@ struct ConvNet::Impl {
   const ConvNetConfig config;
   const ElementType type;  ///< element type of activations
   const NetworkPlan plan;
-  std::vector<Tampering> tampering;
+  std::vector<TensorFault> tensor_faults;
 
   NetworkMemory memory;
   std::vector<LayerOperations> operations;
@@ -291,14 +291,14 @@ Status ConvNet::Impl::enqueue_part(const Part& part) {
 /// Runs the part as one captured graph after its first run. It runs uncaptured if capture failed or faults
 /// are injected.
 Status ConvNet::Impl::run_part(Part& part) {
-  if (has_run && tampering.empty() && capture_failure.empty() && !part.work) {
+  if (has_run && tensor_faults.empty() && capture_failure.empty() && !part.work) {
     auto captured = device.capture(*compute, [this, &part] { return enqueue_part(part); });
     if (captured.ok())
       part.work = std::move(captured.value());
     else
       capture_failure = captured.status().what();
   }
-  if (part.work && tampering.empty()) return device.enqueue_captured(*part.work, *compute);
+  if (part.work && tensor_faults.empty()) return device.enqueue_captured(*part.work, *compute);
   return enqueue_part(part);
 }
 
@@ -336,7 +336,7 @@ Status ConvNet::Impl::update() {
 }
 
 Status ConvNet::Impl::tamper(TensorKind kind, std::size_t layer, WordsView words) {
-  for (const Tampering& one : tampering)
+  for (const TensorFault& one : tensor_faults)
     if (one.tensor == PassTensor{kind, static_cast<int>(layer)})
       EGT_TRY(device.flip(words, one.flip, *compute));
   return {};
@@ -351,10 +351,9 @@ ConvNet::~ConvNet() = default;
 
 Result<std::unique_ptr<ConvNet>> ConvNet::create(Device& device, Dnn& dnn, Communicator& communicator,
                                                  const ConvNetConfig& config) {
-  if (config.batch < 1 || config.classes < 1 || config.pixels < least_pixels(config.kind))
-    return Status(StatusCode::invalid_argument,
-                  fmt::format("{} wants at least one image of {} pixels a side", to_string(config.kind),
-                              least_pixels(config.kind)));
+  if (config.batch < 1 || config.classes < 1 || config.pixels < min_pixels(config.kind))
+    return Status(StatusCode::invalid_argument, fmt::format("{} wants at least one image of {} pixels a side",
+                                                            to_string(config.kind), min_pixels(config.kind)));
   auto impl = std::make_unique<Impl>(device, communicator, config);
   EGT_TRY(impl->open(dnn));
   return std::unique_ptr<ConvNet>(new ConvNet(std::move(impl)));
@@ -398,8 +397,8 @@ std::vector<PassTensor> ConvNet::replay_tensors() const {
   return tensors;
 }
 
-void ConvNet::set_tampering(std::vector<Tampering> tampering) {
-  impl_->tampering = std::move(tampering);
+void ConvNet::set_tensor_faults(std::vector<TensorFault> tensor_faults) {
+  impl_->tensor_faults = std::move(tensor_faults);
 }
 
 std::string ConvNet::name_of(const PassTensor& tensor) const {

@@ -60,7 +60,7 @@ class ConvNet {
   /// Every tensor that a replay digests, in the order of computation.
   std::vector<PassTensor> replay_tensors() const;
   /// Injects faults into these tensors (activation, weight_gradient) in every pass enqueued from now on.
-  void set_tampering(std::vector<Tampering> tampering);
+  void set_tensor_faults(std::vector<TensorFault> tensor_faults);
   /// Example: "activation of layer2.0.conv1".
   std::string name_of(const PassTensor& tensor) const;
 

@@ -131,7 +131,7 @@ double NetworkPlan::flops(bool with_backward) const {
   return sum;
 }
 
-std::int64_t least_pixels(NetworkKind kind) {
+std::int64_t min_pixels(NetworkKind kind) {
   return kind == NetworkKind::simple_cnn ? 8 : 32;
 }
 

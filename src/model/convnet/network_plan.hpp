@@ -54,9 +54,9 @@ struct NetworkPlan {
 };
 
 /// Min image side in pixels. Smaller images leave no pixels for the last layers.
-std::int64_t least_pixels(NetworkKind kind);
+std::int64_t min_pixels(NetworkKind kind);
 
-/// `images`: images x pixels x pixels x 3, with at least `least_pixels` pixels.
+/// `images`: images x pixels x pixels x 3, with at least `min_pixels` pixels.
 NetworkPlan plan_network(NetworkKind kind, const ImageShape& images, std::int64_t classes);
 
 }  // namespace egt

@@ -3,7 +3,7 @@
 #include "egt/core/histogram.hpp"
 #include "model/mlp_buffers.hpp"
 #include "model/parallel/split_mlp.hpp"
-#include "model/pass_products.hpp"
+#include "model/pass_gemms.hpp"
 
 namespace egt {
 namespace {
@@ -29,7 +29,7 @@ Result<std::vector<double>> measure_layers(Device& device, const MlpConfig& netw
     EGT_TRY_ASSIGN(const auto work, mlp::Workspace::allocate(device, one, layout));
     EGT_TRY_ASSIGN(const auto inputs, device.allocate(static_cast<std::size_t>(rows * layer.inputs) * 8));
     EGT_TRY_ASSIGN(const auto stream, device.create_stream(StreamPriority::normal));
-    mlp::PassProducts products(device, layout, *stream);
+    mlp::PassGemms products(device, layout, *stream);
     const MatrixView x = work.activation(0, precision, rows), z = work.activation(1, precision, rows);
     const MatrixView input_gradient(inputs.data(), x.type, rows, layer.inputs);
     const auto enqueue = [&]() -> Status {

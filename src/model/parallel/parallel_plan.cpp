@@ -89,7 +89,7 @@ std::string why_not(const ParallelPlan& plan, const std::vector<std::int64_t>& n
 /// Dynamic programming over s: the best cut of the first u units into s stages, for all u.
 Result<std::vector<LayerRange>> cut_stages(const ParallelPlan& plan, const std::vector<double>& layer_ms,
                                            const std::vector<std::uint64_t>& layer_bytes,
-                                           std::optional<std::uint64_t> most_bytes) {
+                                           std::optional<std::uint64_t> max_bytes) {
   constexpr double never = std::numeric_limits<double>::infinity();
   const std::size_t layers = layer_ms.size(), step = plan.tensor > 1 ? 2 : 1;
   const std::size_t units = (layers + step - 1) / step;
@@ -101,7 +101,7 @@ Result<std::vector<LayerRange>> cut_stages(const ParallelPlan& plan, const std::
                              figures.begin() + static_cast<std::ptrdiff_t>(layer_of(to)),
                              typename std::decay_t<decltype(figures)>::value_type{});
     };
-    return most_bytes && sum(layer_bytes) > *most_bytes ? never : sum(layer_ms);
+    return max_bytes && sum(layer_bytes) > *max_bytes ? never : sum(layer_ms);
   };
   std::vector<double> best(units + 1, never);
   std::vector<std::vector<std::size_t>> from(stages, std::vector<std::size_t>(units + 1));
@@ -119,7 +119,7 @@ Result<std::vector<LayerRange>> cut_stages(const ParallelPlan& plan, const std::
   if (best[units] == never)
     return Status(StatusCode::invalid_argument,
                   fmt::format("no cut into {} stages keeps each device's state within --memory {}", stages,
-                              format_bytes(static_cast<double>(most_bytes.value_or(0)))));
+                              format_bytes(static_cast<double>(max_bytes.value_or(0)))));
   std::vector<LayerRange> cut(stages);
   for (std::size_t s = stages, to = units; s-- > 0; to = from[s][to])
     cut[s] = {static_cast<int>(layer_of(from[s][to])), static_cast<int>(layer_of(to))};

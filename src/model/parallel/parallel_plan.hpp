@@ -47,12 +47,12 @@ std::uint64_t state_bytes(const std::vector<std::int64_t>& neurons, Precision pr
 std::string why_not(const ParallelPlan& plan, const std::vector<std::int64_t>& neurons, std::int64_t batch,
                     int micro_batches);
 
-/// Stages that minimize the max stage time, with no stage above `most_bytes`. `layer_ms`: forward and
+/// Stages that minimize the max stage time, with no stage above `max_bytes`. `layer_ms`: forward and
 /// backward time of each layer, above 0. `layer_bytes`: its state_bytes. With tensor parallelism, stages end
 /// between pairs. invalid_argument: no such cut exists.
 Result<std::vector<LayerRange>> cut_stages(const ParallelPlan& plan, const std::vector<double>& layer_ms,
                                            const std::vector<std::uint64_t>& layer_bytes,
-                                           std::optional<std::uint64_t> most_bytes);
+                                           std::optional<std::uint64_t> max_bytes);
 
 /// Idle share of a step for a device in a pipeline of equal stages: (p - 1) / (m + p - 1).
 double bubble_share(int stages, int micro_batches);

@@ -78,7 +78,7 @@ Status SplitMlp::allocate() {
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(marks_.size() * count * sizeof(float)));
   for (std::size_t i = 0; i < marks_.size(); ++i) {
     marks_[i].losses = losses_memory_.as<float>() + i * count;
-    marks_[i].told = pinned_.as<float>() + i * count;
+    marks_[i].reported = pinned_.as<float>() + i * count;
     for (EventHandle* event : {&marks_[i].begin, &marks_[i].end}) {
       EGT_TRY_ASSIGN(*event, device_.create_event(EventUse::timing));
     }
@@ -239,7 +239,7 @@ Status SplitMlp::enqueue_step(std::int64_t step, bool computes) {
   EGT_TRY(device_.record(*measured_->begin, *stream_));
   EGT_TRY(run(static_cast<std::uint64_t>(step), 0, computes));
   if (computes) EGT_TRY(enqueue_update());
-  EGT_TRY(device_.copy(measured_->told, losses_,
+  EGT_TRY(device_.copy(measured_->reported, losses_,
                        static_cast<std::size_t>(config_.micro_batches) * sizeof(float), *stream_));
   return device_.record(*std::exchange(measured_, nullptr)->end, *stream_);
 }
@@ -263,7 +263,7 @@ Status SplitMlp::enqueue_update() {
 }
 
 /// Counts the tensors of each pass, the ones reduced or received after it, and the data-parallel all-reduce.
-std::size_t SplitMlp::most_tensors() const {
+std::size_t SplitMlp::max_tensors() const {
   const std::size_t a_pass = mlp::Pass::tensors(layout_, local_).size() + 2 * layers() + 4;
   return static_cast<std::size_t>(config_.micro_batches) * a_pass + 1;
 }
@@ -289,7 +289,7 @@ Result<SplitStep> SplitMlp::retire_step(std::int64_t step, double timeout_second
   if (!part_.has_loss()) return result;
   const NeuronRange own = egt::part_of(config_.network.batch.global, config_.plan.data, place_.data);
   double sum = 0;
-  for (int i = 0; i < config_.micro_batches; ++i) sum += static_cast<double>(marks.told[i]);
+  for (int i = 0; i < config_.micro_batches; ++i) sum += static_cast<double>(marks.reported[i]);
   result.loss = sum / static_cast<double>(own.count * part_.neurons.back());
   return result;
 }

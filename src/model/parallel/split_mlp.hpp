@@ -64,7 +64,7 @@ struct SplitTensor {
 /// weights equal those of MlpTrainer's whole network, element by element. A step enqueues all work on one
 /// stream, in the same order on all ranks of each dimension, and the host never waits. Not thread-safe. All
 /// ranks of the plan must call in the same order.
-class SplitMlp final : private mlp::PassCompanion {
+class SplitMlp final : private mlp::PassObserver {
  public:
   static constexpr std::int64_t depth = 2;  ///< steps that may be in flight when another one is enqueued
 
@@ -84,9 +84,9 @@ class SplitMlp final : private mlp::PassCompanion {
 
   /// Enqueues a pass of `rows` random samples per micro-batch (0: all, as in a step). Its gradients, summed
   /// over data-parallel copies, stay valid until the next pass. The weights do not change. `digests`: device
-  /// memory for most_tensors() digests, one per tensor in order; null: none.
+  /// memory for max_tensors() digests, one per tensor in order; null: none.
   Status enqueue_pass(std::uint64_t sequence, std::int64_t rows, Digest* digests);
-  std::size_t most_tensors() const;
+  std::size_t max_tensors() const;
   /// The tensors that the digests of the last pass cover.
   const std::vector<SplitTensor>& tensors() const { return tensors_; }
   /// Enqueues the update after a pass.
@@ -96,7 +96,9 @@ class SplitMlp final : private mlp::PassCompanion {
   WordsView state(const StateTensor& tensor) const { return trained_.words(tensor); }
   /// Injects faults into these tensors in every later pass; layers count from 0 in this part. An empty list
   /// stops the injection.
-  void set_tampering(std::vector<Tampering> tampering) { pass_->set_tampering(std::move(tampering)); }
+  void set_tensor_faults(std::vector<TensorFault> tensor_faults) {
+    pass_->set_tensor_faults(std::move(tensor_faults));
+  }
   const ParameterLayout& layout() const { return layout_; }
   /// The flat gradient of the last pass or step, laid out as layout().
   VectorView gradient() const { return workspace_.gradient_range(0, layout_.size()); }
@@ -115,7 +117,7 @@ class SplitMlp final : private mlp::PassCompanion {
     std::vector<std::array<EventHandle, 2>> outside;
     std::size_t used = 0;  // entries of `outside` in use
     float* losses = nullptr;
-    float* told = nullptr;  // pinned copy of `losses`
+    float* reported = nullptr;  // pinned copy of `losses`
   };
 
   SplitMlp(Device& device, const PlanCommunicators& ranks, const SplitConfig& config);

@@ -91,7 +91,7 @@ struct RetrievalModel::Impl {
   const std::int64_t slot_count;   // fp32 elements of a shard's slot: its gradient, then its losses
   const std::int64_t slots;        // slots of this rank, some of which may be unused
   const std::int64_t blocks_each;  // blocks per rank; the last ranks may have fewer or none
-  std::optional<RetrievalTampering> tampering;
+  std::optional<RetrievalFault> tensor_faults;
 
   // Members are destroyed in reverse order, so the stream is destroyed before the memory that its work uses.
   mlp::TrainedState trained;
@@ -170,7 +170,8 @@ Status RetrievalModel::Impl::allocate() {
 }
 
 const Flip* RetrievalModel::Impl::flip_of(RetrievalPart part, std::int64_t index) const {
-  return tampering && tampering->part == part && tampering->index == index ? &tampering->flip : nullptr;
+  return tensor_faults && tensor_faults->part == part && tensor_faults->index == index ? &tensor_faults->flip
+                                                                                       : nullptr;
 }
 
 Status RetrievalModel::Impl::wait(const Event& event, double timeout_seconds, const char* what,
@@ -374,8 +375,8 @@ Status RetrievalModel::tamper_weights(const Flip& flip) {
   return copy.data == nullptr ? Status() : m.device.cast(copy, weights(), *m.stream);
 }
 
-void RetrievalModel::set_tampering(std::optional<RetrievalTampering> tampering) {
-  impl_->tampering = tampering;
+void RetrievalModel::set_tensor_faults(std::optional<RetrievalFault> tensor_faults) {
+  impl_->tensor_faults = tensor_faults;
 }
 
 const RetrievalConfig& RetrievalModel::config() const {

@@ -57,7 +57,7 @@ enum class RetrievalPart {
 
 /// An injected fault in words of one part. It strikes only on the rank that sets it, and only if that rank
 /// computes the part.
-struct RetrievalTampering {
+struct RetrievalFault {
   RetrievalPart part = RetrievalPart::gradient;
   std::int64_t index = 0;
   Flip flip;
@@ -99,7 +99,7 @@ class RetrievalModel {
   /// Injects a fault into words of the weights, after the last enqueued step.
   Status tamper_weights(const Flip& flip);
   /// Applies to every step and evaluation enqueued from now on; none: stops the injection.
-  void set_tampering(std::optional<RetrievalTampering> tampering);
+  void set_tensor_faults(std::optional<RetrievalFault> tensor_faults);
 
   const RetrievalConfig& config() const;
   Stream& stream();

@@ -29,7 +29,7 @@ namespace {
 using Json = nlohmann::json;
 
 /// Contact data of a rank.
-struct Whereabouts {
+struct RankAddress {
   std::string token;  ///< rank 0's token is the run's
   std::string hostname;
   int pid = 0;
@@ -40,13 +40,13 @@ struct Whereabouts {
 /// Data that all ranks share before they connect.
 struct Directory {
   int self = 0;
-  std::vector<Whereabouts> ranks;
+  std::vector<RankAddress> ranks;
 
-  const Whereabouts& own() const { return ranks[static_cast<std::size_t>(self)]; }
+  const RankAddress& own() const { return ranks[static_cast<std::size_t>(self)]; }
   const std::string& token() const { return ranks.front().token; }
 };
 
-constexpr std::size_t most_strangers = 64;     ///< connections without a hello, in addition to the ranks'
+constexpr std::size_t max_strangers = 64;      ///< connections without a hello, in addition to the ranks'
 constexpr double next_address_seconds = 0.25;  ///< as in browsers (RFC 8305)
 
 std::string hello_text(const Directory& directory, int to) {
@@ -105,7 +105,7 @@ class Call {
     HeartbeatLink link;
   };
 
-  const Whereabouts& there() const { return directory_.ranks[static_cast<std::size_t>(peer_)]; }
+  const RankAddress& there() const { return directory_.ranks[static_cast<std::size_t>(peer_)]; }
   void begin_next();
   static std::string tale_of(const std::string& address, const std::string& why) {
     return fmt::format("{} ({})", address, why);
@@ -208,7 +208,7 @@ class Meeting {
     for (;;) {
       Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket.valid()) return;
-      if (guests_.size() >= missing_.size() + most_strangers) guests_.erase(guests_.begin());
+      if (guests_.size() >= missing_.size() + max_strangers) guests_.erase(guests_.begin());
       guests_.emplace_back(std::move(socket));
     }
   }
@@ -235,7 +235,7 @@ class Meeting {
   }
 
   void connect(int rank, HeartbeatLink link) {
-    const Whereabouts& there = directory_.ranks[static_cast<std::size_t>(rank)];
+    const RankAddress& there = directory_.ranks[static_cast<std::size_t>(rank)];
     link.allow(HeartbeatLink::text_limit);
     connections_.push_back({rank, there.pid, there.hostname, std::move(link)});
   }

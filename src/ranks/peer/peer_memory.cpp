@@ -107,7 +107,7 @@ PeerMemory::~PeerMemory() {
   if (!joined_) return;
   release_peers();
   const Piece& own = pieces_[static_cast<std::size_t>(index_)];
-  tell_released(*own.page);
+  report_released(*own.page);
   static_cast<void>(wait_until([this] { return Result<bool>(peers_have_left()); },
                                {.seconds = leave_seconds, .what = "the peers' leaving"}));
 }

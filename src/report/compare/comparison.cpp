@@ -23,9 +23,9 @@ namespace {
 
 /// A single rank may vary by this multiple of the tolerance for all ranks together.
 constexpr double slack_of_one = 4;
-constexpr double rounding = 1e-9;     // so that a decline of exactly 5 % does not exceed 5 %
-constexpr int most_depth = 64;        // nesting limit, since readers of Json recurse
-constexpr std::size_t most_told = 8;  // reasons of one kind
+constexpr double rounding = 1e-9;    // so that a decline of exactly 5 % does not exceed 5 %
+constexpr int max_depth = 64;        // nesting limit, since readers of Json recurse
+constexpr std::size_t max_told = 8;  // reasons of one kind
 
 Status no_result(std::string why) {
   return {StatusCode::invalid_argument, std::move(why)};
@@ -294,11 +294,11 @@ void conclude(Comparison& comparison) {
   if (!comparison.reasons.empty()) comparison.exit_code = exit_code::wrong_usage;
   for (const std::size_t file : comparison.worse_verdicts)
     comparison.reasons.push_back(verdict_reason(comparison.files[file]));
-  const std::size_t told = std::min(comparison.regressions.size(), most_told);
-  for (std::size_t i = 0; i < told; ++i)
+  const std::size_t reported = std::min(comparison.regressions.size(), max_told);
+  for (std::size_t i = 0; i < reported; ++i)
     comparison.reasons.push_back(regression_reason(comparison, comparison.regressions[i]));
-  if (told < comparison.regressions.size())
-    comparison.reasons.push_back(fmt::format("and {} more", comparison.regressions.size() - told));
+  if (reported < comparison.regressions.size())
+    comparison.reasons.push_back(fmt::format("and {} more", comparison.regressions.size() - reported));
   for (std::string& reason : comparison.reasons) reason = printable(reason);
   if (comparison.exit_code != exit_code::pass) return;
   if (!comparison.reasons.empty()) {
@@ -339,8 +339,8 @@ std::string list_text(const std::vector<std::string>& names, std::size_t most) {
 
 std::string first_reason(const Json& result) {
   const Json& reasons = member(result, "reasons");
-  const bool told = reasons.is_array() && !reasons.empty() && reasons[0].is_string();
-  return told ? fmt::format(" ({})", reasons[0].get<std::string>()) : "";
+  const bool reported = reasons.is_array() && !reasons.empty() && reasons[0].is_string();
+  return reported ? fmt::format(" ({})", reasons[0].get<std::string>()) : "";
 }
 
 std::vector<std::size_t> Comparison::used() const {
@@ -357,7 +357,7 @@ Result<Json> parse_result(std::string_view text) {
   int depth = 0;
   const auto is_shallow = [&](int at, Json::parse_event_t, Json&) {
     depth = std::max(depth, at);
-    return at < most_depth;
+    return at < max_depth;
   };
   try {
     result = Json::parse(text, is_shallow);
@@ -367,7 +367,7 @@ Result<Json> parse_result(std::string_view text) {
   } catch (const Json::exception&) {  // a number that exceeds the range of double
     return no_result("is damaged: holds a number that is too large; `report DIR` rebuilds a run's result");
   }
-  if (depth >= most_depth) return no_result("is damaged: nests too deep for a result");
+  if (depth >= max_depth) return no_result("is damaged: nests too deep for a result");
   const auto version = value_at<std::int64_t>(result, "schema");
   if (!version) return no_result("is JSON, but no result of this program; name a result.json");
   if (*version != result_schema)

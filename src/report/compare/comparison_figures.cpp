@@ -17,7 +17,7 @@
 namespace egt {
 namespace {
 
-constexpr std::int64_t most_devices = 100'000;
+constexpr std::int64_t max_devices = 100'000;
 
 using Entries = std::vector<const Json*>;
 
@@ -117,7 +117,7 @@ std::map<std::string, const KnownFigure*> chosen_figures(const Entries& entries)
 
 std::optional<std::int64_t> device_count(const Json& entry) {
   const auto count = value_at<std::int64_t>(entry, "devices");
-  return count && *count > 0 && *count <= most_devices ? count : std::nullopt;
+  return count && *count > 0 && *count <= max_devices ? count : std::nullopt;
 }
 
 std::map<std::int64_t, std::string> models_by_rank(const Json& result) {
@@ -180,9 +180,9 @@ std::vector<Group> rank_groups(const Entries& entries, const std::map<std::int64
 void add_whole(const Json& entry, const std::map<std::int64_t, std::string>& by_rank,
                std::vector<Group>& groups) {
   const std::set<std::int64_t> ranks = ranks_of(entry);
-  const std::size_t told = ranks.empty() ? by_rank.size() : ranks.size();
+  const std::size_t reported = ranks.empty() ? by_rank.size() : ranks.size();
   const auto devices =
-      device_count(entry).value_or(std::max<std::int64_t>(static_cast<std::int64_t>(told), 1));
+      device_count(entry).value_or(std::max<std::int64_t>(static_cast<std::int64_t>(reported), 1));
   const Configuration configuration{text_at(entry, "mode"), devices, models_of(ranks, devices, by_rank)};
   auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& one) {
     return !one.of_ranks && one.configuration == configuration;
@@ -260,8 +260,8 @@ std::string to_text(const Configuration& configuration) {
   std::string text;
   for (const auto& [model, count] : counts)
     text += fmt::format("{}{}x {}", text.empty() ? "" : " + ", count, model);
-  const bool told = !configuration.mode.empty() && configuration.mode != "single";
-  return told ? fmt::format("{} ({})", text, configuration.mode) : text;
+  const bool reported = !configuration.mode.empty() && configuration.mode != "single";
+  return reported ? fmt::format("{} ({})", text, configuration.mode) : text;
 }
 
 std::vector<ComparedTest> tests_of(const Json& result, std::size_t file) {

@@ -66,13 +66,13 @@ std::optional<double> alone(const ComparedTest& test, const std::string& model) 
 /// smallest configuration of these models.
 std::optional<double> base_of(const ComparedTest& test, const Configuration& configuration) {
   double sum = 0;
-  std::size_t told = 0;
+  std::size_t reported = 0;
   for (const std::string& model : configuration.models)
     if (const auto one = alone(test, model)) {
       sum += *one;
-      ++told;
+      ++reported;
     }
-  if (told == configuration.models.size()) return sum / static_cast<double>(told);
+  if (reported == configuration.models.size()) return sum / static_cast<double>(reported);
   const ComparedFigure* fewest = nullptr;
   for (const ComparedFigure& value : test.values)
     if (distinct_models(value.configuration) == distinct_models(configuration) &&

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double redraw_period_s = 0.25;
 /// Limits the output of a badly broken device. The journal has every fault.
-constexpr std::uint64_t most_faults_shown = 50;
+constexpr std::uint64_t max_faults_shown = 50;
 
 }  // namespace
 
@@ -58,7 +58,7 @@ Status Console::write(const Record& record) {
       note_progress(record);
       break;
     case RecordKind::injection:
-      if (++injection_count_ <= most_faults_shown) show_event(record, Colour::yellow);
+      if (++injection_count_ <= max_faults_shown) show_event(record, Colour::yellow);
       break;
     case RecordKind::loss:
       show_event(record, Colour::red);
@@ -99,9 +99,9 @@ void Console::show_fault(const Record& record) {
   // Provisional faults are not counted, since a final one follows.
   if (!value_at<bool>(record.body, "provisional").value_or(false)) ++faults_[rank];
   due_ = true;
-  if (level_of(record) < style_.messages || ++fault_count_ > most_faults_shown) return;
+  if (level_of(record) < style_.messages || ++fault_count_ > max_faults_shown) return;
   print(messages_, coloured(style_.messages_colour, Colour::red, line(record)));
-  if (fault_count_ == most_faults_shown)
+  if (fault_count_ == max_faults_shown)
     print(messages_, coloured(style_.messages_colour, Colour::red,
                               "More faults are counted and listed in the journals only."));
 }

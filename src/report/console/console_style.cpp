@@ -15,7 +15,7 @@
 namespace egt {
 namespace {
 
-constexpr int most_ancestors = 16, least_columns = 2;
+constexpr int max_ancestors = 16, min_columns = 2;
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -84,13 +84,13 @@ TerminalSize terminal_size(const std::string& terminal) {
   if (file < 0) return result;
   winsize size{};
   if (::ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    result = {std::max<int>(size.ws_col, least_columns), size.ws_row};
+    result = {std::max<int>(size.ws_col, min_columns), size.ws_row};
   ::close(file);
   return result;
 }
 
 std::optional<std::string> launcher_terminal(const std::string& proc, int pid, int file) {
-  for (int i = 0; i < most_ancestors && pid > 1; ++i, pid = parent_of(proc, pid))
+  for (int i = 0; i < max_ancestors && pid > 1; ++i, pid = parent_of(proc, pid))
     if (is_launcher(process_name(proc, pid)))
       return terminal_behind(proc + "/" + std::to_string(pid) + "/fd/" + std::to_string(file));
   return std::nullopt;

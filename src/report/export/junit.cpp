@@ -15,8 +15,8 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t most_faults_told = 100;  // per testcase; result.json has all
-constexpr int whole_run = -1;                  // instead of a rank
+constexpr std::size_t max_faults_told = 100;  // per testcase; result.json has all
+constexpr int whole_run = -1;                 // instead of a rank
 
 struct Case {
   std::string name;
@@ -47,7 +47,7 @@ void add_properties(Suite& suite, const std::string& name, const Json& value) {
 }
 
 /// For each key with a value, its prefix text and the value.
-std::string told(const Json& json, std::initializer_list<std::pair<const char*, const char*>> keys) {
+std::string reported(const Json& json, std::initializer_list<std::pair<const char*, const char*>> keys) {
   std::string all;
   for (const auto& [key, words] : keys)
     if (const Json& value = member(json, key); !value.empty() && value != "")
@@ -56,32 +56,30 @@ std::string told(const Json& json, std::initializer_list<std::pair<const char*, 
 }
 
 std::string fault_lines(const Json& fault) {
-  return told(fault, {{"rank", "rank "},
-                      {"hostname", " on "},
-                      {"device_uuid", ", device "},
-                      {"step", ", step "},
-                      {"kind", ": "},
-                      {"where", " fault in "},
-                      {"offset", ", offset "},
-                      {"count", ", elements "},
-                      {"detector", "\n  found by: "},
-                      {"phase", "\n  phase:    "},
-                      {"blame", "\n  blame:    "},
-                      {"suspects", ", of ranks "},
-                      {"expected", "\n  expected: "},
-                      {"actual", "\n  actual:   "},
-                      {"xor", "\n  xor:      "},
-                      {"time", "\n  time:     "}}) +
+  return reported(fault, {{"rank", "rank "},
+                          {"hostname", " on "},
+                          {"device_uuid", ", device "},
+                          {"step", ", step "},
+                          {"kind", ": "},
+                          {"where", " fault in "},
+                          {"offset", ", offset "},
+                          {"count", ", elements "},
+                          {"detector", "\n  found by: "},
+                          {"phase", "\n  phase:    "},
+                          {"blame", "\n  blame:    "},
+                          {"suspects", ", of ranks "},
+                          {"expected", "\n  expected: "},
+                          {"actual", "\n  actual:   "},
+                          {"xor", "\n  xor:      "},
+                          {"time", "\n  time:     "}}) +
          "\n";
 }
 
 std::string fault_lines(const std::vector<const Json*>& faults) {
   std::string lines;
-  for (std::size_t i = 0; i < std::min(faults.size(), most_faults_told); ++i)
-    lines += fault_lines(*faults[i]);
-  if (faults.size() > most_faults_told)
-    lines +=
-        fmt::format("and {}: see result.json\n", counted(faults.size() - most_faults_told, "more fault"));
+  for (std::size_t i = 0; i < std::min(faults.size(), max_faults_told); ++i) lines += fault_lines(*faults[i]);
+  if (faults.size() > max_faults_told)
+    lines += fmt::format("and {}: see result.json\n", counted(faults.size() - max_faults_told, "more fault"));
   return lines;
 }
 
@@ -146,11 +144,11 @@ Case verdict_case(const Json& result) {
   test.text += fault_lines(faults_of(result));
   for (const Json& repeat : member(result, "fault_repeats"))
     test.text += "suppressed: " +
-                 told(repeat, {{"rank", "rank "},
-                               {"kind", ": "},
-                               {"detector", " faults found by "},
-                               {"count", ", times: "},
-                               {"last_time", ", last "}}) +
+                 reported(repeat, {{"rank", "rank "},
+                                   {"kind", ": "},
+                                   {"detector", " faults found by "},
+                                   {"count", ", times: "},
+                                   {"last_time", ", last "}}) +
                  "\n";
   return test;
 }
@@ -163,12 +161,12 @@ int rank_of(const Json& json) {
 void add_lost_ranks(Suites& suites, const Json& result) {
   for (const Json& loss : member(result, "losses")) {
     const std::string what =
-        told(loss, {{"how", "the rank was lost: "}, {"phase", ", in "}, {"step", ", step "}});
+        reported(loss, {{"how", "the rank was lost: "}, {"phase", ", in "}, {"step", ", step "}});
     suites[rank_of(loss)].cases.push_back({.name = "rank is not lost",
                                            .outcome = "error",
                                            .type = text_at(loss, "how"),
                                            .message = what,
-                                           .text = what + told(loss, {{"text", "\n"}})});
+                                           .text = what + reported(loss, {{"text", "\n"}})});
   }
   for (const Json& rank : member(result, "ranks"))
     if (const Json& error = member(rank, "error"); !error.is_null())
@@ -176,7 +174,7 @@ void add_lost_ranks(Suites& suites, const Json& result) {
                                              .outcome = "error",
                                              .type = text_at(error, "code"),
                                              .message = text_at(error, "what"),
-                                             .text = told(error, {{"what", ""}, {"where", "\nin "}})});
+                                             .text = reported(error, {{"what", ""}, {"where", "\nin "}})});
 }
 
 Suites suites_of(const Json& result) {

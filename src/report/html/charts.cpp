@@ -14,7 +14,7 @@ namespace {
 
 // Size of the drawing in its own units, about the pixels of a phone.
 constexpr double width = 400, height = 250, left = 48, right = 12, top = 10, bottom = 42;
-constexpr std::size_t most_ticks = 8, colours = 6;
+constexpr std::size_t max_ticks = 8, colours = 6;
 
 /// Logarithmic axis: equal ratios have equal distances.
 struct Axis {
@@ -23,7 +23,7 @@ struct Axis {
 
   Axis(const std::set<double>& all, double from, double to)
       : least(*all.begin()), most(*all.rbegin()), begin(from), end(to) {
-    const std::size_t stride = (all.size() + most_ticks - 1) / most_ticks;
+    const std::size_t stride = (all.size() + max_ticks - 1) / max_ticks;
     std::size_t at = 0;
     for (const double value : all)
       if (at++ % stride == 0) ticks.push_back(value);

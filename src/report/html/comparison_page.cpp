@@ -65,11 +65,11 @@ std::string files_table(const Comparison& comparison) {
   HtmlTable table("Files, the baseline first", {"file", "path", "command", "verdict", "version", "left out"},
                   true);
   for (const ComparedFile& file : comparison.files) {
-    const auto told = [&](const char* key) {
+    const auto reported = [&](const char* key) {
       const std::string text = text_at(file.result, key);
       return text.empty() ? "-" : text;
     };
-    table.add({file.label, file.path, told("command"), told("verdict"), told("program_version"),
+    table.add({file.label, file.path, reported("command"), reported("verdict"), reported("program_version"),
                file.problem.empty() ? "-" : file.problem});
   }
   return table.html();

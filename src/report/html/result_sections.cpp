@@ -15,8 +15,8 @@
 namespace egt::page {
 namespace {
 
-constexpr std::size_t most_text = 80;  // longer texts are not shown as metrics
-constexpr std::size_t most_entries = 500;
+constexpr std::size_t max_text = 80;  // longer texts are not shown as metrics
+constexpr std::size_t max_entries = 500;
 
 struct MatrixCell {
   double value = 0;
@@ -49,7 +49,7 @@ void flatten(const Json& json, const std::string& prefix, std::map<std::string, 
     if (value.is_object())
       flatten(value, key, flat);
     else if (value.is_number() || value.is_boolean() ||
-             (value.is_string() && value.get_ref<const std::string&>().size() <= most_text))
+             (value.is_string() && value.get_ref<const std::string&>().size() <= max_text))
       flat[key] = value;
   }
 }
@@ -67,8 +67,8 @@ std::string figures_table(const std::string& name, const std::vector<const Json*
                          ? fmt::format("rank {}", rank.dump())
                          : text_at(*entry, "test_name") +
                                (rank.is_number() ? fmt::format(", rank {}", rank.dump()) : ""));
-    for (const char* told : {"test_name", "test_type", "description", "rank", "measurement"})
-      flat.erase(told);
+    for (const char* reported : {"test_name", "test_type", "description", "rank", "measurement"})
+      flat.erase(reported);
     for (const auto& [key, value] : flat) keys.insert(key);
   }
   const auto cell = [&](std::size_t entry, const std::string& key) {
@@ -136,7 +136,7 @@ std::string results_section(const Json& result) {
     if (name.empty()) name = text_at(entry, "test_type");
     auto& group = groups[name];
     if (group.empty()) order.push_back(name);
-    group.size() < most_entries ? group.push_back(&entry) : void(++left_out);
+    group.size() < max_entries ? group.push_back(&entry) : void(++left_out);
   }
   std::string html, tables;
   const std::string summary = summary_text(result);

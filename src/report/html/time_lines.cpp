@@ -12,8 +12,8 @@
 namespace egt {
 namespace {
 
-constexpr double least_period_s = 0.5;  // min time between two counter values, which smooths the rate
-constexpr std::size_t most_phases = 200;
+constexpr double min_period_s = 0.5;  // min time between two counter values, which smooths the rate
+constexpr std::size_t max_phases = 200;
 constexpr double latest_time = 1e11;  // later values are invalid times
 
 /// The source of a metric in a record, and its meaning there.
@@ -155,7 +155,7 @@ Status TimeLines::write(const Record& record) {
 void TimeLines::add(std::size_t kind, int rank, double time, double value) {
   if (!std::exchange(has_begun_, true)) began_ = time;
   const double after = std::max(0.0, time - began_);  // host clocks differ
-  while (after / seconds_ >= static_cast<double>(most_buckets_)) halve();
+  while (after / seconds_ >= static_cast<double>(max_buckets_)) halve();
   Line& line = lines_[kind][rank];
   const auto at = static_cast<std::size_t>(after / seconds_);
   if (line.size() <= at) line.resize(at + 1);
@@ -167,7 +167,7 @@ void TimeLines::add_rate(std::size_t kind, const Record& record, double count) {
   const auto [before, is_first] =
       before_.try_emplace({kind, record.rank}, Count{.time = record.time, .value = count});
   const double seconds = record.time - before->second.time;
-  if (is_first || seconds < least_period_s) return;
+  if (is_first || seconds < min_period_s) return;
   const double more = count - before->second.value;
   before->second = {.time = record.time, .value = count};
   // Throttle seconds are counted per sample, so zero, one or two samples fall between two records.
@@ -188,7 +188,7 @@ void TimeLines::add_phase(const Record& epoch) {
   const double time = epoch.time - value_at<double>(epoch.body, "ms").value_or(0) / 1e3;
   if (too_many_phases_ || name.empty() || (!phases_.empty() && phases_.back().name == name)) return;
   phases_.push_back({.time = time, .name = name});
-  too_many_phases_ = phases_.size() > most_phases;
+  too_many_phases_ = phases_.size() > max_phases;
   if (too_many_phases_) phases_.clear();
 }
 

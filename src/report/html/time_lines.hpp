@@ -38,7 +38,7 @@ struct LineKind {
 class TimeLines : public Sink {
  public:
   static constexpr std::size_t default_buckets = 1200;
-  explicit TimeLines(std::size_t most_buckets = default_buckets) : most_buckets_(most_buckets) {}
+  explicit TimeLines(std::size_t max_buckets = default_buckets) : max_buckets_(max_buckets) {}
 
   Status write(const Record& record) override;
   Status flush() override { return {}; }
@@ -62,7 +62,7 @@ class TimeLines : public Sink {
   void add_phase(const Record& epoch);
   void halve();
 
-  const std::size_t most_buckets_;
+  const std::size_t max_buckets_;
   double began_ = 0;
   double seconds_ = 1;
   bool has_begun_ = false, too_many_phases_ = false;

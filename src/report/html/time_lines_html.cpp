@@ -15,10 +15,10 @@ namespace egt::page {
 namespace {
 
 constexpr std::size_t spark_points = 120, spark_height = 28;
-constexpr std::size_t most_ranks = 16;        // ranks with own lines; more ranks are merged
-constexpr std::size_t most_points = 250'000;  // over all lines: a phone draws them in a second
-constexpr std::size_t least_points = 60;      // per line, for any number of lines
-constexpr std::size_t most_marks = 1000;      // per kind; more are thinned evenly
+constexpr std::size_t max_ranks = 16;        // ranks with own lines; more ranks are merged
+constexpr std::size_t max_points = 250'000;  // over all lines: a phone draws them in a second
+constexpr std::size_t min_points = 60;       // per line, for any number of lines
+constexpr std::size_t max_marks = 1000;      // per kind; more are thinned evenly
 
 Bucket whole(const Line& line) {
   Bucket all;
@@ -91,7 +91,7 @@ std::set<int> noted_ranks(const Json& result) {
   std::set<int> ranks;
   for (const char* key : {"faults", "losses", "findings"})
     for (const Json& entry : array_at(result, key))
-      if (ranks.size() + 1 < most_ranks) ranks.insert(value_at<int>(entry, "rank").value_or(-1));
+      if (ranks.size() + 1 < max_ranks) ranks.insert(value_at<int>(entry, "rank").value_or(-1));
   return ranks;
 }
 
@@ -106,7 +106,7 @@ Json limits_of(const LineKind& kind, const Json& result) {
     for (const auto& [rank, telemetry] : member(result, "telemetry").items()) {
       auto limit = value_at<double>(telemetry, kind.limit);
       if (!limit) limit = value_at<double>(member(telemetry, "guard"), kind.limit);
-      if (limit && limits.size() < most_ranks) limits.insert(*limit);
+      if (limit && limits.size() < max_ranks) limits.insert(*limit);
     }
   return limits;
 }
@@ -114,7 +114,7 @@ Json limits_of(const LineKind& kind, const Json& result) {
 Json marks_of(const Json& result) {
   Json marks = Json::array();
   const auto add = [&](const char* kind, const Json& entries, const auto& text) {
-    const std::size_t count = std::min(entries.size(), most_marks);
+    const std::size_t count = std::min(entries.size(), max_marks);
     for (std::size_t mark = 0; mark < count; ++mark) {
       const Json& entry = entries[count == 1 ? 0 : mark * (entries.size() - 1) / (count - 1)];
       if (const std::string time = text_at(entry, "time"); !time.empty())
@@ -152,9 +152,9 @@ std::string time_lines_section(const TimeLines& lines) {
                            ? short_text(value)
                            : fmt::format("{} (rank {})", short_text(value), rank_of(of_ranks, most, value)));
     };
-    const std::string told =
+    const std::string reported =
         fmt::format("{}: {} to {}", title_of(kind), short_text(all.least), short_text(all.most));
-    table.add_html({html_text(title_of(kind)), spark(line, told), extreme(all.least, false),
+    table.add_html({html_text(title_of(kind)), spark(line, reported), extreme(all.least, false),
                     short_text(all.mean()), extreme(all.most, true)},
                    {"", "", "class=\"short\"", "class=\"short\"", "class=\"short\""});
   }
@@ -169,9 +169,9 @@ Json time_lines_json(const TimeLines& lines, const Json& result, std::size_t fro
     if (!changes(all)) continue;  // the table shows constant values
     shown.push_back(kind);
     longest = std::max(longest, all.size());
-    drawn_lines += std::min(lines.lines(kind).size(), most_ranks);
+    drawn_lines += std::min(lines.lines(kind).size(), max_ranks);
   }
-  const std::size_t most = std::max(most_points / std::max<std::size_t>(drawn_lines, 1), least_points);
+  const std::size_t most = std::max(max_points / std::max<std::size_t>(drawn_lines, 1), min_points);
   std::size_t factor = 1;
   static_cast<void>(thinned(Line(longest), most, &factor));
   const std::set<int> noted = noted_ranks(result);
@@ -184,7 +184,7 @@ Json time_lines_json(const TimeLines& lines, const Json& result, std::size_t fro
       line.resize(longest);
       drawn.push_back(line_json(name, line, most, from));
     };
-    const bool too_many = of_ranks.size() > most_ranks;
+    const bool too_many = of_ranks.size() > max_ranks;
     if (too_many) draw(fmt::format("all {} ranks", of_ranks.size()), merged(of_ranks));
     for (const auto& [rank, line] : of_ranks)
       if (!too_many || noted.contains(rank))

@@ -19,8 +19,8 @@
 namespace egt::page {
 namespace {
 
-constexpr std::size_t most_reasons = 8;  // visible without expanding
-constexpr std::size_t most_rows = 1000;  // fault rows; result.json has all
+constexpr std::size_t max_reasons = 8;  // visible without expanding
+constexpr std::size_t max_rows = 1000;  // fault rows; result.json has all
 
 /// "4 ranks on 2 hosts: NVIDIA H200"
 std::string machines_text(const Json& result) {
@@ -106,7 +106,7 @@ std::string tiles(const Json& result) {
 
 /// "0x02000080 (bits 7, 25)", which distinguishes a stuck bit from a lost line.
 std::string xor_text(const std::string& mask) {
-  constexpr int most_bits = 4;
+  constexpr int max_bits = 4;
   if (!mask.starts_with("0x") || mask.size() > 18) return mask;
   std::uint64_t bits = 0;
   for (const char c : mask.substr(2)) {
@@ -118,7 +118,7 @@ std::string xor_text(const std::string& mask) {
   for (int bit = 0; bit < 64; ++bit)
     if (bits >> bit & 1) set.push_back(bit);
   if (set.empty()) return mask;
-  if (set.size() > most_bits) return fmt::format("{} ({} bits)", mask, set.size());
+  if (set.size() > max_bits) return fmt::format("{} ({} bits)", mask, set.size());
   return fmt::format("{} (bit{} {})", mask, set.size() == 1 ? "" : "s", fmt::join(set, ", "));
 }
 
@@ -133,7 +133,7 @@ std::string fault_table(const Json& faults) {
                   {"kind", "rank", "host", "device", "time", "step", "where", "offset", "expected", "actual",
                    "xor", "count", "detector", "blame"},
                   true);
-  for (std::size_t at = 0; at < std::min(faults.size(), most_rows); ++at) {
+  for (std::size_t at = 0; at < std::min(faults.size(), max_rows); ++at) {
     const Json& fault = faults[at];
     std::string blame = text_at(fault, "blame");
     if (const Json& suspects = member(fault, "suspects"); !suspects.empty())
@@ -147,8 +147,8 @@ std::string fault_table(const Json& faults) {
         {"", "", "", "", "", "", "class=\"wide\""});
   }
   std::string html = table.html();
-  if (faults.size() > most_rows)
-    html += fmt::format("<p>The first {} of {}; all are in result.json.</p>", most_rows, faults.size());
+  if (faults.size() > max_rows)
+    html += fmt::format("<p>The first {} of {}; all are in result.json.</p>", max_rows, faults.size());
   return html;
 }
 
@@ -197,11 +197,11 @@ std::string verdict_header(const Json& result, const std::string& of, const std:
   std::string reasons, more;
   const Json& all = array_at(result, "reasons");
   for (std::size_t at = 0; at < all.size(); ++at)
-    (at < most_reasons ? reasons : more) += "<li>" + html_text(figure_text(all[at])) + "</li>";
+    (at < max_reasons ? reasons : more) += "<li>" + html_text(figure_text(all[at])) + "</li>";
   reasons = "<ul>" + reasons + "</ul>";
   if (!more.empty())
     reasons += fmt::format("<details><summary>{}</summary><ul>{}</ul></details>",
-                           counted(all.size() - most_reasons, "more reason"), more);
+                           counted(all.size() - max_reasons, "more reason"), more);
   std::string not_run;
   for (const Json& one : array_at(result, "checks_not_run")) {
     const auto rank = value_at<int>(one, "rank");

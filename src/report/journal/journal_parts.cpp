@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view prefix = "journal.rank", suffix = ".jsonl";
-constexpr int most_doublings = 40;  ///< of the interval between records: longer than any run
+constexpr int max_doublings = 40;  ///< of the interval between records: longer than any run
 constexpr std::size_t read_bytes = 1 << 18;
 constexpr std::size_t longest_line = 16 << 20;  ///< longer lines are no records, and are cut
 
@@ -82,7 +82,7 @@ class Thinning {
 /// The records that remain with the min interval of 2^k seconds that satisfies the size limit.
 Result<std::string> thinned_text(const std::vector<JournalPart>& parts, std::int64_t bytes) {
   std::vector<Thinning> trials;
-  for (int doublings = 0; doublings <= most_doublings; ++doublings)
+  for (int doublings = 0; doublings <= max_doublings; ++doublings)
     trials.emplace_back(std::ldexp(1.0, doublings));
   std::vector<std::int64_t> lengths(trials.size());
   for (const JournalPart& part : parts)

@@ -11,7 +11,7 @@
 namespace egt {
 namespace {
 
-constexpr int most_told_lines = 3;  ///< reported lines per file that are no records
+constexpr int max_told_lines = 3;  ///< reported lines per file that are no records
 
 void keep(Record&& record, JournalContent content, std::vector<Record>& records) {
   const RecordKind kind = record.kind;
@@ -72,14 +72,14 @@ void read_part(const JournalPart& part, JournalContent content, Sink* see, Numbe
     if (line.is_record && see) static_cast<void>(see->write(line.record));
     if (line.is_record)
       keep(std::move(line.record), content, journals.records);
-    else if (line.has_newline && ++wrong <= most_told_lines)
+    else if (line.has_newline && ++wrong <= max_told_lines)
       journals.problems.push_back(fmt::format("{}: line {} is no record", part.path, number));
     return {};
   });
-  if (wrong > most_told_lines)
+  if (wrong > max_told_lines)
     journals.problems.push_back(
         fmt::format("{}: and {} without a record", part.path,
-                    counted(static_cast<std::uint64_t>(wrong - most_told_lines), "more line")));
+                    counted(static_cast<std::uint64_t>(wrong - max_told_lines), "more line")));
   if (!read.ok()) journals.problems.push_back(read.what());
 }
 

@@ -19,9 +19,9 @@
 namespace egt {
 namespace {
 
-constexpr double least_age_s = 1;
-constexpr std::size_t most_points = 16;  // cached texts; clients request nearly the same points
-constexpr std::size_t most_journal_bytes = 1 << 20;
+constexpr double min_age_s = 1;
+constexpr std::size_t max_points = 16;  // cached texts; clients request nearly the same points
+constexpr std::size_t max_journal_bytes = 1 << 20;
 
 /// Node verdicts exist only at the end of a run.
 Json result_so_far(const std::vector<Record>& records) {
@@ -62,7 +62,7 @@ void LiveRun::end() {
 
 /// The caller holds the lock.
 void LiveRun::refresh() {
-  if (!has_news_ || (made_at_ && steady_seconds() - *made_at_ < least_age_s)) return;
+  if (!has_news_ || (made_at_ && steady_seconds() - *made_at_ < min_age_s)) return;
   std::vector<Record> records = settings_.earlier;
   kept_.append_to(records);
   result_ = result_so_far(records);
@@ -86,7 +86,7 @@ LiveRun::Text LiveRun::text(Kind kind) {
 
 /// The caller holds the lock.
 const LiveRun::Points& LiveRun::points(std::size_t from) {
-  if (points_.size() >= most_points) points_.clear();
+  if (points_.size() >= max_points) points_.clear();
   const auto [found, is_new] = points_.try_emplace(from);
   if (is_new) {
     const Json drawn = page::time_lines_json(settings_.lines, result_, from);
@@ -119,7 +119,7 @@ Result<std::string> LiveRun::journal(int rank, std::int64_t from) const {
   std::string text;
   ssize_t got = 0;
   do {  // repeated only for records longer than that
-    text.resize(text.size() + most_journal_bytes);
+    text.resize(text.size() + max_journal_bytes);
     got = ::pread(file.get(), text.data(), text.size(), from - before);
     if (got < before || (before && text[0] != '\n')) return no_record;
   } while (static_cast<std::size_t>(got) == text.size() && text.find('\n', begin) == std::string::npos);

@@ -32,13 +32,13 @@
 namespace egt {
 namespace {
 
-constexpr int workers = 8;                  // threads that answer concurrently, without the one for /healthz
-constexpr std::size_t most_waiting = 64;    // queued requests; further ones are closed at once
-constexpr std::size_t most_arriving = 64;   // incomplete requests; more close the oldest
-constexpr std::size_t most_request = 8192;  // bytes, including headers
-constexpr int send_buffer = 64 << 10;       // kernel send buffer in bytes per connection
-constexpr double request_s = 3;             // max time to receive a request
-constexpr double answer_s = 10;             // max time from the start until its answer is sent
+constexpr int workers = 8;                 // threads that answer concurrently, without the one for /healthz
+constexpr std::size_t max_waiting = 64;    // queued requests; further ones are closed at once
+constexpr std::size_t max_arriving = 64;   // incomplete requests; more close the oldest
+constexpr std::size_t max_request = 8192;  // bytes, including headers
+constexpr int send_buffer = 64 << 10;      // kernel send buffer in bytes per connection
+constexpr double request_s = 3;            // max time to receive a request
+constexpr double answer_s = 10;            // max time from the start until its answer is sent
 constexpr double end_patience_s = 1;
 constexpr int busy_pause_ms = 50;  // if no file can be opened
 constexpr int low_priority = 19;   // the lowest, so that the computation has precedence
@@ -133,7 +133,7 @@ class Connection : public httplib::Stream {
   const Descriptor file_;
   const int stop_;
   const Clock::time_point began_ = Clock::now();
-  std::array<char, most_request> buffer_;
+  std::array<char, max_request> buffer_;
   std::size_t at_ = 0, total_ = 0;  ///< bytes read by the library; bytes received
   bool is_ended_ = false;           ///< the client sends no more
 };
@@ -264,7 +264,7 @@ Result<Descriptor> listen_at(ServeAddress& address) {
   Descriptor file(::socket(own->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int yes = 1;
   if (!file.valid() || ::setsockopt(file.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-      ::bind(file.get(), own, size) != 0 || ::listen(file.get(), static_cast<int>(most_waiting)) != 0 ||
+      ::bind(file.get(), own, size) != 0 || ::listen(file.get(), static_cast<int>(max_waiting)) != 0 ||
       ::getsockname(file.get(), own, &size) != 0)
     return Status(StatusCode::unavailable, std::generic_category().message(errno), errno);
   address.port = ntohs(is_six ? six.sin6_port : four.sin_port);
@@ -364,7 +364,7 @@ void LiveServer::State::take_client(Connections& arriving) {
     pollfd stop = {stopping.get(), POLLIN, 0};
     ::poll(&stop, 1, busy_pause_ms);
   }
-  if (!arriving.empty() && (lacks_files || arriving.size() >= most_arriving)) arriving.pop_front();
+  if (!arriving.empty() && (lacks_files || arriving.size() >= max_arriving)) arriving.pop_front();
   if (!client.valid()) return;
   ::setsockopt(client.get(), SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof send_buffer);
   arriving.push_back(std::make_unique<Connection>(std::move(client), stopping.get()));
@@ -373,7 +373,7 @@ void LiveServer::State::take_client(Connections& arriving) {
 void LiveServer::State::enqueue(std::unique_ptr<Connection> connection) {
   Connections& queue = connection->asks_for_health() ? health : waiting;
   const std::lock_guard lock(mutex);
-  if (queue.size() >= most_waiting) return;  // closes it
+  if (queue.size() >= max_waiting) return;  // closes it
   queue.push_back(std::move(connection));
   changed.notify_all();
 }

@@ -12,7 +12,7 @@ namespace egt {
 namespace {
 
 constexpr const char* token_variable = "EGT_SERVE_TOKEN";
-constexpr std::size_t least_token = 16;  // characters, so that it cannot be guessed
+constexpr std::size_t min_token = 16;  // characters, so that it cannot be guessed
 
 bool is_address(int family, const std::string& text) {
   in6_addr parsed{};
@@ -55,14 +55,14 @@ std::string serve_token() {
 
 Status check_serve_token(const ServeAddress& address) {
   const std::size_t length = serve_token().size();
-  if (length >= least_token || (length == 0 && address.is_loopback())) return {};
+  if (length >= min_token || (length == 0 && address.is_loopback())) return {};
   return {StatusCode::invalid_argument,
           length > 0
               ? fmt::format("--serve {}: {} has {} characters; give it {} or more", address.text(),
-                            token_variable, length, least_token)
+                            token_variable, length, min_token)
               : fmt::format("--serve {}: others than this host could read it; set {} to a secret of {} "
                             "characters or more, or use a port alone",
-                            address.text(), token_variable, least_token)};
+                            address.text(), token_variable, min_token)};
 }
 
 }  // namespace egt

@@ -23,7 +23,7 @@ namespace egt {
 namespace {
 
 using Direction = std::pair<int, int>;  ///< from, to
-constexpr int most_listed_ranks = 8;    ///< above this, matrices replace the list of pairs
+constexpr int max_listed_ranks = 8;     ///< above this, matrices replace the list of pairs
 
 /// In microseconds.
 struct Latency {
@@ -130,17 +130,17 @@ std::string found_text(const Json& result) {
 }
 
 std::string pair_list(const Json& result, const Pairs& pairs) {
-  if (size_of(result) > most_listed_ranks || pairs.types.empty()) return "";
+  if (size_of(result) > max_listed_ranks || pairs.types.empty()) return "";
   std::vector<Row> rows = {
       {"Pair", "Link", "GB/s ->", "GB/s <-", "Both ways", "Of line rate", "Latency us", "Method"}};
   for (const auto& [pair, type] : pairs.types) {
     const DirectionFigures& forth = pairs.figures.at(pair);
     const DirectionFigures& back = pairs.figures.at({pair.second, pair.first});
     const auto ratio = pairs.line_ratio.find(pair);
-    const bool told = ratio != pairs.line_ratio.end() && ratio->second.is_number();
+    const bool reported = ratio != pairs.line_ratio.end() && ratio->second.is_number();
     rows.push_back({fmt::format("{} - {}", pair.first, pair.second), text_at(type, "text"),
                     one_way_text(forth), one_way_text(back), number(forth.both_ways),
-                    told ? fmt::format("{:.0f} %", ratio->second.get<double>() * 100) : not_measured,
+                    reported ? fmt::format("{:.0f} %", ratio->second.get<double>() * 100) : not_measured,
                     latency_text(forth.latency), forth.method.empty() ? "failed" : forth.method});
   }
   return titled_table("Pairs, by the better method", std::move(rows));
@@ -213,10 +213,10 @@ std::string rounds_text(const Json& result) {
                                   value_at<int>(pair, "to").value_or(-1)));
       keep_better(slowest, value_at<double>(member(pair, "both_ways"), "gb_per_second"), false);
     }
-    constexpr std::size_t most_named = 8;
+    constexpr std::size_t max_named = 8;
     const bool failed = !value_at<bool>(*entry, "success").value_or(false);
-    const std::string which = names.size() > most_named ? fmt::format("{} pairs", names.size())
-                                                        : fmt::format("{}", fmt::join(names, " "));
+    const std::string which = names.size() > max_named ? fmt::format("{} pairs", names.size())
+                                                       : fmt::format("{}", fmt::join(names, " "));
     rows.push_back({std::to_string(rows.size()), failed ? "failed" : which, number(slowest),
                     number(value_at<double>(*entry, "together_gb_per_second"))});
   }

@@ -100,10 +100,10 @@ CounterNews ErrorCounterMonitor::look(const LedgerMoment& moment, const Result<S
   const SensorCounters& now = counters.value();
   look_at_xids(now, news);
   if (!now.lost.empty()) {
-    tell_lost(now.lost, news);
+    report_lost(now.lost, news);
     return news;
   }
-  tell_answer(news);
+  report_answer(news);
   look_at_memory(now, news);
   look_at_remaps(now, news);
   look_at_links(now, news);
@@ -196,7 +196,7 @@ void ErrorCounterMonitor::look_at_xids(const SensorCounters& now, CounterNews& n
       seen->second.step = moment_.step;
       seen->second.phase = moment_.phase;
     }
-    if (is_new || has_new_detail) tell_xid(event, news);  // the detail may change the meaning of the number
+    if (is_new || has_new_detail) report_xid(event, news);  // the detail may change the meaning of the number
   }
 }
 
@@ -209,7 +209,7 @@ bool ErrorCounterMonitor::is_of_this_process(const XidEvent& event) const {
 }
 
 /// Reports each number and kind once.
-void ErrorCounterMonitor::tell_xid(const XidEvent& event, CounterNews& news) {
+void ErrorCounterMonitor::report_xid(const XidEvent& event, CounterNews& news) {
   XidKind kind = xid_meaning(event.xid, event.detail).kind;
   const bool is_own = kind == XidKind::program && is_of_this_process(event);
   if (is_own) kind = XidKind::unclear;
@@ -301,21 +301,21 @@ void ErrorCounterMonitor::look_at_pcie(Lane& lane, const char* name, std::option
 /// A device that never answered is treated as one without counters.
 void ErrorCounterMonitor::look_at_silence(const Status& status, CounterNews& news) {
   if (status.code() == StatusCode::aborted) {
-    tell_lost(status.what(), news);
+    report_lost(status.what(), news);
     return;
   }
   if (!answered_) return;
   const double silent = moment_.seconds - *answered_;
   if (silent < silent_seconds) return;
   missed_ = true;
-  tell_lost(fmt::format("the device answers nothing for {:.0f} s: {}", silent, status.what()), news);
+  report_lost(fmt::format("the device answers nothing for {:.0f} s: {}", silent, status.what()), news);
 }
 
-void ErrorCounterMonitor::tell_lost(const std::string& why, CounterNews& news) {
+void ErrorCounterMonitor::report_lost(const std::string& why, CounterNews& news) {
   if (first("lost")) news.faults.push_back(fault("gpu-lost", why, "an answer", "none"));
 }
 
-void ErrorCounterMonitor::tell_answer(CounterNews& news) {
+void ErrorCounterMonitor::report_answer(CounterNews& news) {
   if (missed_)
     news.notices.push_back(fmt::format("rank {}: the device answers again after {:.0f} s", device_.rank,
                                        moment_.seconds - answered_.value_or(moment_.seconds)));
@@ -327,7 +327,7 @@ CounterNews ErrorCounterMonitor::overdue(double seconds) {
   CounterNews news;
   const double unasked = seconds - asked_.value_or(seconds);
   asked_ = seconds;
-  if (unasked >= stalled_seconds && looked_) looked_ = seconds;  // this process was stopped, not the driver
+  if (unasked >= paused_seconds && looked_) *looked_ += unasked;
   const double stalled = seconds - looked_.value_or(seconds);
   if (stalled < stalled_seconds || missed_) return news;
   missed_ = true;

@@ -52,6 +52,9 @@ class ErrorCounterMonitor {
  public:
   static constexpr double silent_seconds = 10;
   static constexpr double stalled_seconds = 15;
+  /// A caller of `overdue` that was away for so long was stopped itself. That time is not the driver's.
+  /// Shorter pauses cannot add up to stalled_seconds with the interval of the readings.
+  static constexpr double paused_seconds = 8;
   static constexpr double narrow_seconds = 30;
   static constexpr double corrected_seconds = 60;
   static constexpr double load_percent = 50;  ///< min utilization that counts as load
@@ -117,24 +120,24 @@ class ErrorCounterMonitor {
   bool is_of_this_process(const XidEvent& event) const;
   void look_at_remaps(const SensorCounters& now, CounterNews& news);
   void look_at_xids(const SensorCounters& now, CounterNews& news);
-  void tell_xid(const XidEvent& event, CounterNews& news);
+  void report_xid(const XidEvent& event, CounterNews& news);
   void look_at_links(const SensorCounters& now, CounterNews& news);
   void look_at_link(const LinkCounters& now, CounterNews& news);
   void look_at_pcie(Lane& lane, const char* name, std::optional<unsigned> now, std::optional<unsigned> max,
                     CounterNews& news);
   void look_at_silence(const Status& status, CounterNews& news);
-  void tell_answer(CounterNews& news);
-  void tell_lost(const std::string& why, CounterNews& news);
+  void report_answer(CounterNews& news);
+  void report_lost(const std::string& why, CounterNews& news);
 
   Fault fault(const char* kind, std::string where, std::string expected, std::string actual,
               std::uint64_t count = 1) const;
   /// Returns whether this is the first call for `what`.
-  bool first(const std::string& what) { return told_.insert(what).second; }
+  bool first(const std::string& what) { return reported_.insert(what).second; }
 
   const MonitoredDevice device_;
   const std::optional<CorrectedLimit> corrected_limit_;
   LedgerMoment moment_;  ///< of the newest reading
-  std::set<std::string> told_;
+  std::set<std::string> reported_;
 
   Counter ecc_corrected_, ecc_uncorrected_, remapped_rows_, remapped_rows_uncorrected_, pcie_replay_;
   Counter nvlink_crc_, nvlink_replay_, nvlink_recovery_;

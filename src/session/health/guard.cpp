@@ -15,7 +15,7 @@ constexpr double memory_above_device_c = 10;  ///< stacked memory is specified f
 constexpr double lowest_plausible_c = 40, highest_plausible_c = 150;
 constexpr double warning_gap_seconds = 60;
 constexpr double blind_seconds = 5;
-constexpr double least_judged_seconds = 2;  ///< a sample lasts a second, so less may be one moment
+constexpr double min_judged_seconds = 2;  ///< a sample lasts a second, so less may be one moment
 constexpr double full_duty = 0.995;
 
 /// Rejects a threshold reported as a distance to a limit, or an invalid one.
@@ -115,7 +115,7 @@ GuardDecision Guard::look(const GuardSample& sample) {
     watch_power(*sample.device, seconds, decision);
     watch_clocks(*sample.device, seconds);
   }
-  tell_blindness(sample.seconds, decision);
+  report_blindness(sample.seconds, decision);
   watch_memory(sample, seconds, decision);
   if (planned_seconds_)
     for (Finding& found : judge_shares(std::max(*planned_seconds_, sample.seconds - began)))
@@ -151,12 +151,12 @@ void Guard::watch_heat(const SensorReading& reading, double now, double seconds,
   if (!hottest_ || hot->heat.excess_c > hottest_->heat.excess_c) hottest_ = hot;
   const bool held_before = heat_.holds();
   heat_.look(hot->heat, seconds);
-  least_heat_duty_ = std::min(least_heat_duty_, heat_.duty());
-  tell_heat(*hot, held_before, now, decision);
+  min_heat_duty_ = std::min(min_heat_duty_, heat_.duty());
+  report_heat(*hot, held_before, now, decision);
 }
 
 /// Limits the messages of a temperature that oscillates around the limit.
-void Guard::tell_heat(const Hottest& hot, bool held_before, double now, GuardDecision& decision) {
+void Guard::report_heat(const Hottest& hot, bool held_before, double now, GuardDecision& decision) {
   if (heat_.holds() && !held_before) {
     taken_over_at_ = now;
     heat_was_told_ = now - heat_told_at_.value_or(-warning_gap_seconds) >= warning_gap_seconds;
@@ -174,7 +174,7 @@ void Guard::tell_heat(const Hottest& hot, bool held_before, double now, GuardDec
 }
 
 /// Warns that the load cannot be raised without temperature readings.
-void Guard::tell_blindness(double now, GuardDecision& decision) {
+void Guard::report_blindness(double now, GuardDecision& decision) {
   if (!heat_.holds() || blindness_told_ || now - heat_known_at_ < blind_seconds) return;
   blindness_told_ = true;
   decision.warnings.push_back(fmt::format(
@@ -218,7 +218,7 @@ void Guard::watch_memory(const GuardSample& sample, double seconds, GuardDecisio
 }
 
 double Guard::allowed_seconds(double run_seconds) const {
-  return std::max(options_.throttle_limit * run_seconds, least_judged_seconds);
+  return std::max(options_.throttle_limit * run_seconds, min_judged_seconds);
 }
 
 std::vector<Finding> Guard::judge_shares(double run_seconds) {
@@ -232,10 +232,10 @@ std::vector<Finding> Guard::judge_shares(double run_seconds) {
             "{} of up to {:.0f} C at a limit of {:.0f} C: the load was lowered for {:.1f} s, to {} at "
             "least; {}: improve the cooling",
             hottest_->what, hottest_->temperature_c, hottest_->limit_c, heat_seconds_,
-            percent(least_heat_duty_), policy),
+            percent(min_heat_duty_), policy),
         hottest_->limit_c, hottest_->temperature_c));
   for (Throttle& one : throttles_)
-    if (one.seconds() > allowed && !std::exchange(one.told, true))
+    if (one.seconds() > allowed && !std::exchange(one.reported, true))
       found.push_back(device_.finding("throttle", "clocks throttled",
                                       fmt::format("clocks throttled by {} ({}) for {:.1f} s; {}: {}",
                                                   one.meaning, one.name, one.seconds(), policy, one.advice),
@@ -249,7 +249,7 @@ Json Guard::summary() const {
     if (one.seconds() > 0) throttled[one.name] = one.seconds();
   return {{"temperature_limit_c", temperature_limit_c_},
           {"heat_seconds", heat_seconds_},
-          {"least_heat_duty", least_heat_duty_},
+          {"least_heat_duty", min_heat_duty_},
           {"power_seconds", power_seconds_},
           {"throttle_seconds", throttled},
           {"memory_steps", memory_steps_}};

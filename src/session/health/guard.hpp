@@ -67,7 +67,7 @@ class Guard {
     std::optional<double> counter_before = {};
     double counted_seconds = 0;
     double sampled_seconds = 0;
-    bool told = false;
+    bool reported = false;
     /// A counter misses nothing, but some counters never move.
     double seconds() const { return counted_seconds > 0 ? counted_seconds : sampled_seconds; }
   };
@@ -82,8 +82,8 @@ class Guard {
 
   std::optional<Hottest> hottest(const SensorReading& reading) const;
   void watch_heat(const SensorReading& reading, double now, double seconds, GuardDecision& decision);
-  void tell_heat(const Hottest& hot, bool held_before, double now, GuardDecision& decision);
-  void tell_blindness(double now, GuardDecision& decision);
+  void report_heat(const Hottest& hot, bool held_before, double now, GuardDecision& decision);
+  void report_blindness(double now, GuardDecision& decision);
   void watch_power(const SensorReading& reading, double seconds, GuardDecision& decision);
   void watch_clocks(const SensorReading& reading, double seconds);
   void watch_memory(const GuardSample& sample, double seconds, GuardDecision& decision);
@@ -105,7 +105,7 @@ class Guard {
   std::array<Throttle, 4> throttles_ = throttles();
 
   double heat_seconds_ = 0, power_seconds_ = 0;  ///< with reduced load
-  double least_heat_duty_ = 1;
+  double min_heat_duty_ = 1;
   std::optional<Hottest> hottest_;  ///< so far
   double heat_known_at_ = 0;        ///< in seconds of the run, as the next two
   double taken_over_at_ = 0;

@@ -11,7 +11,7 @@ namespace {
 constexpr double aim_c = 2;              ///< target temperature below the limit
 constexpr double proportional = 0.05;    ///< duty cycle per degree
 constexpr double integral_rate = 0.004;  ///< duty cycle per degree and second
-constexpr double most_coolness_c = 4;    ///< max margin that counts, which bounds the rate of increase
+constexpr double max_coolness_c = 4;     ///< max margin that counts, which bounds the rate of increase
 constexpr double raise_rate = 0.03;      ///< max increase of the duty cycle per second
 constexpr double tracking_seconds = 3;   ///< in which the integral follows a clamped output
 constexpr double smoothing_seconds = 2;
@@ -26,9 +26,9 @@ constexpr double power_raise_seconds = 30;
 constexpr double pressure_step = 0.1;
 constexpr double pressure_seconds = 1.5;  ///< one sample above the limit does not count
 constexpr double settle_seconds = 5;
-constexpr double least_effect = 0.002;  ///< min effect of a step, as a share of the memory
+constexpr double min_effect = 0.002;  ///< min effect of a step, as a share of the memory
 constexpr int futile_steps = 3;
-constexpr double least_share = 0.1;
+constexpr double min_share = 0.1;
 
 }  // namespace
 
@@ -38,10 +38,10 @@ double HeatControl::highest_duty(const Heat& heat) {
   const double before = headrooms_c_[1].value_or(headrooms_c_[0].value_or(heat.headroom_c));
   const double looks = headrooms_c_[1] ? 2 : 1;
   headrooms_c_ = {heat.headroom_c, headrooms_c_[0]};
-  if (heat.headroom_c <= critical_c) return LoadControl::least_duty;
+  if (heat.headroom_c <= critical_c) return LoadControl::min_duty;
   if (!std::isfinite(heat.headroom_c) || !std::isfinite(before)) return 1;
   const double rise = std::max((before - heat.headroom_c) / looks, 0.0);
-  return heat.headroom_c - rise <= critical_c ? std::max(duty_ / 2, LoadControl::least_duty) : 1;
+  return heat.headroom_c - rise <= critical_c ? std::max(duty_ / 2, LoadControl::min_duty) : 1;
 }
 
 void HeatControl::take_over(const Heat& heat) {
@@ -63,10 +63,10 @@ void HeatControl::look(const Heat& heat, double seconds) {
 }
 
 void HeatControl::control(double seconds, double highest) {
-  const double coolness = std::min(-aim_c - excess_c_, most_coolness_c);
+  const double coolness = std::min(-aim_c - excess_c_, max_coolness_c);
   integral_ += integral_rate * coolness * seconds;
   const double wanted = proportional * coolness + integral_;
-  duty_ = std::clamp(wanted, LoadControl::least_duty, std::min(highest, duty_ + raise_rate * seconds));
+  duty_ = std::clamp(wanted, LoadControl::min_duty, std::min(highest, duty_ + raise_rate * seconds));
   integral_ += (duty_ - wanted) * std::min(seconds / tracking_seconds, 1.0);
 }
 
@@ -84,7 +84,7 @@ bool PowerControl::look(double power_w, double limit_w, double seconds) {
   if (!above && duty_ < 1) raise(power_w, limit_w);
   if (above_seconds_ < window_seconds) return false;
   above_seconds_ = 0;
-  duty_ = std::max(duty_ - power_step, LoadControl::least_duty);
+  duty_ = std::max(duty_ - power_step, LoadControl::min_duty);
   return true;
 }
 
@@ -108,12 +108,12 @@ PressureControl::Move PressureControl::look(double used, double seconds) {
   settled_seconds_ += std::clamp(seconds, 0.0, longest_gap_s);
   if (gave_up_ || settled_seconds_ < (used_at_step_ ? settle_seconds : pressure_seconds)) return Move::none;
   settled_seconds_ = 0;
-  const bool futile = used_at_step_ && used > *used_at_step_ - least_effect;
+  const bool futile = used_at_step_ && used > *used_at_step_ - min_effect;
   futile_steps_ = futile ? futile_steps_ + 1 : 0;
-  gave_up_ = futile_steps_ >= futile_steps || share_ <= least_share;
+  gave_up_ = futile_steps_ >= futile_steps || share_ <= min_share;
   if (gave_up_) return Move::gave_up;
   used_at_step_ = used;
-  share_ = std::max(share_ - pressure_step, least_share);
+  share_ = std::max(share_ - pressure_step, min_share);
   return Move::lowered;
 }
 

@@ -24,11 +24,11 @@ constexpr double near = 0.9;           ///< share of the limit; a capped device 
 /// Shares of the limit. The power of a capped device is smoothed, since the cap may cut peaks only and leave
 /// the mean below it.
 constexpr double aim = 0.985, capped_aim = 0.98, far_below = 0.95;
-constexpr double least_smoothed = 0.92;  ///< so that one sample does not reach it
+constexpr double min_smoothed = 0.92;    ///< so that one sample does not reach it
 constexpr double smoothed_seconds = 10;  ///< time constant of the smoothing
 constexpr double unsettled_seconds = 2;
 constexpr double lower_seconds = 10;  ///< time at the limit before a step down
-constexpr double first_step = 0.1, least_step = 0.025;
+constexpr double first_step = 0.1, min_step = 0.025;
 constexpr double raise_seconds = 5;      ///< between steps up, since slow sensors lag
 constexpr double fast_raise_rate = 0.5;  ///< per second
 constexpr int looks_to_raise = 2;        ///< a single sample may be a transient
@@ -122,9 +122,9 @@ bool PowerSensorCheck::stays(const PowerMean& power, LoadLead lead) {
   return switched_ && still_seconds_ >= doubt_seconds && still_seconds_ - *switched_ >= answer_seconds;
 }
 
-MixControl::MixControl(const std::optional<double>& limit_w, std::string fixed, double least_duty)
+MixControl::MixControl(const std::optional<double>& limit_w, std::string fixed, double min_duty)
     : limit_w_(limit_w.value_or(0)),
-      least_duty_(least_duty),
+      min_duty_(min_duty),
       fixed_(std::move(fixed)),
       check_(limit_w_),
       step_(first_step),
@@ -159,7 +159,7 @@ std::string MixControl::look(double now, const std::optional<SensorReading>& rea
 void MixControl::move(double now, const PowerMean& power, LoadLead lead) {
   const double ratio = power.watts() / limit_w_;
   smooth_ratio_ +=
-      (std::max(ratio, least_smoothed) - smooth_ratio_) * std::min(power.seconds / smoothed_seconds, 1.0);
+      (std::max(ratio, min_smoothed) - smooth_ratio_) * std::min(power.seconds / smoothed_seconds, 1.0);
   const bool is_below = power.is_capped() ? smooth_ratio_ < capped_aim : ratio < aim;
   looks_below_ = is_below ? looks_below_ + 1 : 0;
   looks_far_below_ = is_below && ratio < far_below ? looks_far_below_ + 1 : 0;
@@ -167,8 +167,8 @@ void MixControl::move(double now, const PowerMean& power, LoadLead lead) {
   if (lead == LoadLead::products) return;  // the GEMMs run all the time
   at_limit_seconds_ = is_below ? 0 : at_limit_seconds_ + power.seconds;
   lowered_seconds_ += power.seconds;
-  if (at_limit_seconds_ >= lower_seconds && now >= lower_from_ && duty_ > least_duty_) {
-    duty_ = std::max(duty_ - step_, least_duty_);
+  if (at_limit_seconds_ >= lower_seconds && now >= lower_from_ && duty_ > min_duty_) {
+    duty_ = std::max(duty_ - step_, min_duty_);
     at_limit_seconds_ = lowered_seconds_ = 0;
     was_lowered_ = true;
   }
@@ -187,7 +187,7 @@ void MixControl::raise(double now, double seconds) {
   smooth_ratio_ = 1;
   lower_from_ = now + wait_seconds_;
   if (!std::exchange(was_lowered_, false)) return;
-  step_ = std::max(step_ / 2, least_step);
+  step_ = std::max(step_ / 2, min_step);
   wait_seconds_ = std::min(2 * wait_seconds_, longest_wait_s);
 }
 

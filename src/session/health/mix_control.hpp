@@ -67,8 +67,8 @@ class MixControl {
   /// Min share. With less, GEMMs would run below a quarter of their standalone rate over a round of epochs.
   static constexpr double usual_least_duty = 0.6;
   /// `fixed`: why the share is not controlled. If empty, it is controlled once a limit and the power are
-  /// known. `least_duty`: min share.
-  MixControl(const std::optional<double>& limit_w, std::string fixed, double least_duty = usual_least_duty);
+  /// known. `min_duty`: min share.
+  MixControl(const std::optional<double>& limit_w, std::string fixed, double min_duty = usual_least_duty);
   /// Call it about once a second or more often. Returns a warning, or an empty string.
   std::string look(double now, const std::optional<SensorReading>& reading, LoadLead lead, double guard_duty);
   /// The share for LoadControl.
@@ -81,7 +81,7 @@ class MixControl {
   void move(double now, const PowerMean& power, LoadLead lead);
   void raise(double now, double seconds);
 
-  const double limit_w_, least_duty_;
+  const double limit_w_, min_duty_;
   std::string fixed_, sensor_wrong_;
   PowerMeter meter_;
   PowerSensorCheck check_;

@@ -128,7 +128,7 @@ struct Post {
     tell(news.findings);
     for (const std::string& text : news.notices) guarding.records.notice(text);
   }
-  void tell_limits(const SensorLimits& limits) {
+  void report_limits(const SensorLimits& limits) {
     for (const std::string& untold : limits.untold)
       guarding.records.notice(fmt::format("rank {}: not reported: {}", guarding.device.rank, untold));
   }
@@ -299,7 +299,7 @@ Telemetry::Telemetry(std::shared_ptr<Sensor> sensor, double sample_seconds, Cloc
     state_->post.emplace(Post{*guarding,
                               Guard(guarding->options, limits, guarding->device, guarding->planned_seconds),
                               MixControl(limits.power_limit_w, guarding->fixed_mix)});
-    state_->post->tell_limits(limits);
+    state_->post->report_limits(limits);
   }
   if (guarding) state_->enter(guarding->counters_before);
   state_->enter(state_->read_counters());

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double default_seconds = 10;
 constexpr double hot_c = 92;
-constexpr double least_excess_c = 5;
+constexpr double min_excess_c = 5;
 constexpr double rise_seconds = 4;
 constexpr double pressed_share = 0.97;
 constexpr std::uint64_t nominal_memory_bytes = std::uint64_t{64} << 30;  ///< used if the total is unknown
@@ -72,7 +72,7 @@ Result<SensorReading> InjectingSensor::read() {
 
 void InjectingSensor::heat(SensorReading& reading, double now) {
   const double limit = settings_.temperature_limit_c;
-  const double top = std::max(hot_c, limit + least_excess_c);
+  const double top = std::max(hot_c, limit + min_excess_c);
   const double risen = std::clamp((now - heat_.began) / rise_seconds, 0.0, 1.0);
   const double shown = limit + 1 + (top - limit - 1) * risen;
   reading.temperature_c = std::max(shown, reading.temperature_c.value_or(shown));

@@ -92,7 +92,7 @@ void CrashReport::execute(const std::vector<Loss>& losses, Watchdog& watchdog) {
   if (watchdog.is_deputy()) static_cast<void>(store(report()));  // mpirun may end the job at any moment
   watchdog.wait_until([this] { return work_is_over_.load(); }, main_thread_s);
   write_journal();
-  watchdog.tell_all(journal_word);
+  watchdog.report_all(journal_word);
   if (is_lost) clean_up(watchdog, 0);  // remaining ranks exit soon, and mpirun then ends this one
   int code = exit_code::incomplete;
   if (watchdog.is_deputy()) {
@@ -105,7 +105,7 @@ void CrashReport::execute(const std::vector<Loss>& losses, Watchdog& watchdog) {
         },
         journals_s);
     code = write_result(watchdog);
-    watchdog.tell_all(exit_word(code));
+    watchdog.report_all(exit_word(code));
   } else {
     code = await_result(watchdog);
   }
@@ -141,11 +141,11 @@ void CrashReport::write_ahead(const std::vector<LateStop>& stops) {
   ahead.verdict.reasons.push_back("this was written before the end: the command report judges the journals");
   set_verdict(ahead.result, ahead.verdict);
   static_cast<void>(store(ahead));
-  tell_late(stops);
+  report_late(stops);
 }
 
 /// Reports the ranks that block the others for long.
-void CrashReport::tell_late(const std::vector<LateStop>& stops) {
+void CrashReport::report_late(const std::vector<LateStop>& stops) {
   for (const LateStop& stop : stops) {
     if (stop.waits_for_peers || stop.seconds < told_late_s) continue;
     context_.console.show([text = fmt::format("rank {}: {}", stop.rank, late_stop_text(to_json(stop)))](
@@ -228,7 +228,7 @@ int CrashReport::write_result(Watchdog& watchdog) const {
     last.warnings.clear();  // they failed for the same reason
   }
   for (std::string& elsewhere :
-       tell_journals_elsewhere(context_.run_directories, context_.place.rank, "a rank was lost"))
+       report_journals_elsewhere(context_.run_directories, context_.place.rank, "a rank was lost"))
     last.warnings.push_back(std::move(elsewhere));
   const int code = last.verdict.exit_code;
   say(watchdog, std::move(last), written.ok());

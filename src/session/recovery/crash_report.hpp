@@ -52,7 +52,7 @@ class CrashReport {
  private:
   void keep_faults_of_peers(Watchdog& watchdog);
   void write_journal();
-  void tell_late(const std::vector<LateStop>& stops);
+  void report_late(const std::vector<LateStop>& stops);
   void warn_of_disk(const std::vector<Loss>& losses, Watchdog& watchdog) const;
   void clean_up(Watchdog& watchdog, double patience_seconds) const;
   RunReport report(Sink* see = nullptr) const;

@@ -414,7 +414,7 @@ std::optional<WatchNews> parse_watch_news(const std::string& text) {
 }
 
 double watch::silence_limit(const WatchOptions& options) {
-  return std::max(options.collective_timeout_seconds, least_silence_seconds);
+  return std::max(options.collective_timeout_seconds, min_silence_seconds);
 }
 
 double watch::patience(const Activity& activity, const WatchOptions& options) {

@@ -73,7 +73,7 @@ struct WatchDecision {
 
 namespace watch {
 
-constexpr double least_silence_seconds = 2;
+constexpr double min_silence_seconds = 2;
 constexpr double quiet_seconds = 1;     ///< without news: may become silent, so no other rank is blamed yet
 constexpr double gather_seconds = 0.1;  ///< ranks that end together are reported together
 constexpr double arrival_grace_seconds = 10;  ///< max wait for all ranks at a restart

@@ -20,7 +20,7 @@ namespace egt {
 
 /// Connects a rank with its peers outside the workload: the watchdog, its restarts, and the end of the run
 /// after a lost rank. One thread, unless stated otherwise.
-class RecoveryCoordinator : public Rejoin {
+class RecoveryCoordinator : public Recovery {
  public:
   /// Opens a new communicator. Collective.
   using Connect = std::function<Result<std::unique_ptr<Communicator>>()>;

@@ -143,7 +143,7 @@ void Watchdog::turn(double wait_seconds) {
   const double now = exchange(wait_seconds);
   if (!ending_) follow(now);
   if (!ending_) decide(now);
-  if (!ending_) tell_late_stop(now);
+  if (!ending_) report_late_stop(now);
   const std::lock_guard lock(mutex_);
   drain_done_ = wanted;
   progressed_.notify_all();
@@ -216,7 +216,7 @@ double Watchdog::stopping_for() const {
   return hooks_.stopping_for ? hooks_.stopping_for() : 0;
 }
 
-void Watchdog::tell_late_stop(double now) {
+void Watchdog::report_late_stop(double now) {
   if (late_stop_told_ || stopping_for() < late_stop_s) return;
   late_stop_told_ = true;
   if (hooks_.on_late_stop) hooks_.on_late_stop(late_stops(table_, now));
@@ -290,7 +290,7 @@ std::vector<Peer> Watchdog::peers() {
   return heartbeat_.peers();
 }
 
-void Watchdog::tell_all(const std::string& word) {
+void Watchdog::report_all(const std::string& word) {
   {
     const std::lock_guard lock(mutex_);
     mine_.words.push_back(word);

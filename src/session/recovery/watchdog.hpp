@@ -76,7 +76,7 @@ class Watchdog {
   /// All other ranks in their current state.
   std::vector<Peer> peers();
   /// Sends `word` to all remaining ranks, where `heard` is true from then on.
-  void tell_all(const std::string& word);
+  void report_all(const std::string& word);
   bool heard(const std::string& word);
   /// Exchanges news until `done` (true), or for up to `seconds` (false).
   bool wait_until(const std::function<bool()>& done, double seconds);
@@ -93,7 +93,7 @@ class Watchdog {
   void decide(double now);
   void give_up(const std::vector<Loss>& losses);
   double stopping_for() const;
-  void tell_late_stop(double now);
+  void report_late_stop(double now);
   void change(const std::function<void(WatchNews&)>& change);
   WatchNews own_news() const;
 

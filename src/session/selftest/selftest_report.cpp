@@ -19,7 +19,7 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t most_false_alarms_told = 5;
+constexpr std::size_t max_false_alarms_told = 5;
 
 /// Injections that struck.
 using Strikes = std::set<std::pair<std::string, int>>;  // kind and rank
@@ -85,11 +85,10 @@ std::vector<std::string> failures(const SelftestPlan& plan, const SelftestScore&
   for (const SelftestRow& row : score.rows)
     for (std::string& text : failures(row, longest_latency(plan), score.is_stopped))
       all.push_back(std::move(text));
-  for (std::size_t i = 0; i < std::min(score.false_alarms.size(), most_false_alarms_told); ++i)
+  for (std::size_t i = 0; i < std::min(score.false_alarms.size(), max_false_alarms_told); ++i)
     all.push_back(fmt::format("false alarm: {}", score.false_alarms[i]));
-  if (score.false_alarms.size() > most_false_alarms_told)
-    all.push_back(
-        fmt::format("and {} more false alarms", score.false_alarms.size() - most_false_alarms_told));
+  if (score.false_alarms.size() > max_false_alarms_told)
+    all.push_back(fmt::format("and {} more false alarms", score.false_alarms.size() - max_false_alarms_told));
   return all;
 }
 

@@ -24,7 +24,7 @@ struct JobReport {
   VerifiedWork work;              ///< verified since the previous report
   std::optional<double> copy_ms;  ///< for a copy that reads and writes the necessary bytes of an iteration
   /// All-reduces without concurrent work: of a step's gradients, and of parts of them.
-  std::vector<SumTime> sums = {};
+  std::vector<AllReduceTime> sums = {};
   std::optional<double> loss = {};        ///< after MlpJobConfig::compared_steps: mean of the last few
   std::optional<double> sent_bytes = {};  ///< MlpTrainer::sent_bytes
   // For networks that are divided among devices.

@@ -14,7 +14,7 @@ namespace {
 using Figures = std::array<double, sizeof(RankFigures) / sizeof(double)>;
 
 /// Enough for a relative range, at negligible memory in a trial of one hour.
-constexpr std::size_t most_kept_steps = 1 << 16;
+constexpr std::size_t max_kept_steps = 1 << 16;
 
 constexpr double normal_quantile_95 = 1.6448536269514722;  // in standard deviations above the mean
 
@@ -30,8 +30,8 @@ double largest(const std::vector<std::vector<double>>& ranks, std::size_t i) {
 Result<std::vector<std::vector<double>>> BenchTrialMaker::meet(std::span<const double> own,
                                                                const char* phase) {
   std::vector<double> figures(own.begin(), own.end());
-  figures.push_back(surroundings_.stopping() ? 1 : 0);
-  EGT_TRY_ASSIGN(const auto all, surroundings_.share(figures, phase));
+  figures.push_back(context_.stopping() ? 1 : 0);
+  EGT_TRY_ASSIGN(const auto all, context_.share(figures, phase));
   std::vector<std::vector<double>> ranks;
   for (auto at = all.begin(); at != all.end(); at += static_cast<std::ptrdiff_t>(figures.size())) {
     ranks.emplace_back(at, at + static_cast<std::ptrdiff_t>(figures.size()));
@@ -49,7 +49,7 @@ Result<Measured> BenchTrialMaker::make(BenchJob* job) {
 }
 
 Status BenchTrialMaker::warm_up(BenchJob* job) {
-  WarmUp warm_up(surroundings_.trial_seconds, multiple_);
+  WarmUp warm_up(context_.trial_seconds, multiple_);
   while (!warm_up.is_over() && !measured_.interrupted) {
     double own = 0;
     if (job != nullptr) {
@@ -64,19 +64,19 @@ Status BenchTrialMaker::warm_up(BenchJob* job) {
 }
 
 Status BenchTrialMaker::measure(BenchJob* job) {
-  const LoopPlan plan = plan_loop(step_ms_, surroundings_.trial_seconds, multiple_);
+  const LoopPlan plan = plan_loop(step_ms_, context_.trial_seconds, multiple_);
   std::vector<double> steps;
   while (static_cast<int>(steps.size()) < plan.chunks && !measured_.interrupted) {
     const int chunks = std::min(plan.per_burst, plan.chunks - static_cast<int>(steps.size()));
     std::vector<double> own(static_cast<std::size_t>(chunks), 0.0);
     if (job != nullptr) {
       EGT_TRY_ASSIGN(BurstTimes times, job->burst(chunks, plan.per_chunk));
-      const SensorReading reading = surroundings_.reading();
+      const SensorReading reading = context_.reading();
       utilization_.add(reading.gpu_utilization_percent);
       power_.add(reading.power_w);
       clock_.add(reading.sm_clock_mhz);
       own = std::move(times.chunk_ms);
-      const std::size_t kept = std::min(times.step_ms.size(), most_kept_steps - steps_.size());
+      const std::size_t kept = std::min(times.step_ms.size(), max_kept_steps - steps_.size());
       steps_.insert(steps_.end(), times.step_ms.begin(),
                     times.step_ms.begin() + static_cast<std::ptrdiff_t>(kept));
       // The first value replaces NaN, because fmin ignores NaN.
@@ -91,7 +91,7 @@ Status BenchTrialMaker::measure(BenchJob* job) {
 }
 
 Status BenchTrialMaker::make_up(BenchJob* job) {
-  const LoopPlan plan = plan_loop(step_ms_, surroundings_.trial_seconds, multiple_);
+  const LoopPlan plan = plan_loop(step_ms_, context_.trial_seconds, multiple_);
   while (!measured_.interrupted) {
     const double own = job != nullptr ? static_cast<double>(job->missing()) : 0;
     EGT_TRY_ASSIGN(const auto ranks, meet(std::array{own}, "bench: goes on"));
@@ -103,7 +103,7 @@ Status BenchTrialMaker::make_up(BenchJob* job) {
 
 Status BenchTrialMaker::conclude(BenchJob* job) {
   if (job != nullptr) {
-    own_.memory_bytes = surroundings_.memory_bytes().value_or(RankFigures::unknown);
+    own_.memory_bytes = context_.memory_bytes().value_or(RankFigures::unknown);
     own_.gpu_utilization_percent = utilization_.value();
     own_.power_w = power_.value();
     own_.sm_clock_mhz = clock_.value();
@@ -115,7 +115,7 @@ Status BenchTrialMaker::conclude(BenchJob* job) {
     own_.failures = measured_.own.failure.empty() ? 0 : 1;
     own_.loss = measured_.own.loss.value_or(RankFigures::unknown);
     own_.sent_bytes = measured_.own.sent_bytes.value_or(RankFigures::unknown);
-    const std::vector<SumTime>& sums = measured_.own.sums;
+    const std::vector<AllReduceTime>& sums = measured_.own.sums;
     std::copy_n(sums.begin(), std::min(sums.size(), RankFigures::sum_sizes), std::begin(own_.sums));
     if (!steps_.empty()) {
       const ScalingTimes steps = step_times(std::move(steps_));

@@ -30,7 +30,8 @@ struct RankFigures {
   double communication_ms = unknown, outside_share = unknown, compared = unknown;  ///< see JobReport
   double loss = unknown, sent_bytes = unknown;                                     ///< see JobReport
   double sigma_ms = unknown;  ///< standard deviation per iteration, from p50 and p95
-  SumTime sums[sum_sizes] = {{unknown, unknown}, {unknown, unknown}, {unknown, unknown}};  ///< see JobReport
+  AllReduceTime sums[sum_sizes] = {
+      {unknown, unknown}, {unknown, unknown}, {unknown, unknown}};  ///< see JobReport
 };
 
 /// Result of a measurement: the same on all ranks except `own`.
@@ -60,7 +61,7 @@ class BenchTrialMaker {
   /// Returns all ranks' values, [rank * own.size() + i]. `phase`: a string literal.
   using Share = std::function<Result<std::vector<double>>(std::span<const double> own, const char* phase)>;
 
-  struct Surroundings {
+  struct Context {
     Share share;
     std::function<bool()> stopping;  ///< whether this rank was asked to stop
     // Current values of this rank's device.
@@ -69,8 +70,7 @@ class BenchTrialMaker {
     double trial_seconds = 1;
   };
 
-  BenchTrialMaker(const Surroundings& surroundings, std::int64_t multiple)
-      : surroundings_(surroundings), multiple_(multiple) {}
+  BenchTrialMaker(const Context& context, std::int64_t multiple) : context_(context), multiple_(multiple) {}
 
   /// Warms up, measures and checks. `job`: null if this rank takes no part.
   Result<Measured> make(BenchJob* job);
@@ -96,7 +96,7 @@ class BenchTrialMaker {
   /// Shares the values and the stop request. Returns all ranks' values, [rank][i].
   Result<std::vector<std::vector<double>>> meet(std::span<const double> own, const char* phase);
 
-  const Surroundings& surroundings_;
+  const Context& context_;
   const std::int64_t multiple_;
   double step_ms_ = 0;  ///< at the end of the warm-up
   RankFigures own_;

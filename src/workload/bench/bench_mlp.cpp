@@ -16,7 +16,7 @@ namespace {
 /// For all-reduces timed without concurrent work. Each size is this many times smaller than the previous one,
 /// and each time is per all-reduce of a block of several.
 constexpr std::int64_t sum_divisor = 64;
-constexpr std::size_t sum_blocks = 15, most_sums_a_block = 8, sum_block_bytes = std::size_t{64} << 20;
+constexpr std::size_t sum_blocks = 15, max_sums_a_block = 8, sum_block_bytes = std::size_t{64} << 20;
 
 class MlpJob final : public BenchJob {
  public:
@@ -199,7 +199,7 @@ Status MlpJob::check_replicas() {
   // The group consists of the first ranks of the run.
   const auto dissents =
       vote(answers, std::vector<int>(answers.size(), 0), std::vector<Answers>(answers.size()));
-  for (const Dissent& dissent : dissents) {
+  for (const Mismatch& dissent : dissents) {
     Fault fault = fault_of(environment_, "replica", "state digest", "bench", next_);
     fault.where = to_string(states[dissent.question]);
     show_difference(fault, dissent.expected, dissent.actual);
@@ -228,7 +228,7 @@ Status MlpJob::measure_sums() {
 /// Median over several blocks, after a first all-reduce that aligns the ranks.
 Result<double> MlpJob::sum_ms(const VectorView& part) {
   Stream& stream = trainer_->communication_stream();
-  const auto repeats = std::clamp<std::size_t>(sum_block_bytes / part.bytes(), 1, most_sums_a_block);
+  const auto repeats = std::clamp<std::size_t>(sum_block_bytes / part.bytes(), 1, max_sums_a_block);
   const auto sum = [&] {
     return communicator_.all_reduce(part.data, static_cast<std::size_t>(part.count), part.type, stream);
   };

@@ -24,7 +24,7 @@ struct BatchLayout {
   }
 
   std::size_t bytes = 0;
-  std::array<std::size_t, most_fusion_streams> times{}, values{};
+  std::array<std::size_t, max_fusion_streams> times{}, values{};
 };
 
 /// A number in [0, 1) that depends on all arguments.

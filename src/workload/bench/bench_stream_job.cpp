@@ -63,7 +63,7 @@ class StreamJob final : public BenchJob {
   Status make(std::int64_t iterations, std::int64_t per_chunk);
   Status work(std::int64_t iteration);
   /// A wait for a peer's batches looks the same as a stuck device: report it as a wait for peers.
-  void tell_progress();
+  void report_progress();
   Status wait(const Event& event, const char* what);
   /// Waits for the window's mark before iteration `number`, and records it again.
   Status keep_pace(std::int64_t number, const char* what);
@@ -108,7 +108,7 @@ Status StreamJob::prepare() {
   return {};
 }
 
-void StreamJob::tell_progress() {
+void StreamJob::report_progress() {
   line_.go_on("bench: batches");
   if (feed_->stream() != nullptr) line_.wait_for_peers("bench: batches");
 }
@@ -161,7 +161,7 @@ Result<BurstTimes> StreamJob::burst(int chunks, std::int64_t per_chunk) {
     chunk_ends_.push_back(std::move(event));
   }
   EGT_TRY(make(iterations, per_chunk));
-  tell_progress();
+  report_progress();
   EGT_TRY(wait(*chunk_ends_[static_cast<std::size_t>(chunks)], "the batches of a measurement"));
   if (feed_->stream() != nullptr) {
     EGT_TRY(device_.record(*moved_, *feed_->stream()));
@@ -201,7 +201,7 @@ Status StreamJob::make(std::int64_t iterations, std::int64_t per_chunk) {
 Status StreamJob::keep_pace(std::int64_t number, const char* what) {
   Event* const mark = window_.due(number);
   if (mark == nullptr) return {};
-  tell_progress();
+  report_progress();
   EGT_TRY(wait(*mark, what));
   return device_.record(*mark, *compute_);
 }

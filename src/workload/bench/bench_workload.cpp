@@ -20,7 +20,7 @@ namespace {
 constexpr double gpu_slowness_limit = 1.1, host_slowness_limit = 1.5;
 constexpr int gpu_fewest_tests = 1, host_fewest_tests = 2;
 
-std::int64_t most_of(const std::vector<std::int64_t>& shares) {
+std::int64_t max_of(const std::vector<std::int64_t>& shares) {
   return *std::max_element(shares.begin(), shares.end());
 }
 
@@ -34,12 +34,11 @@ BenchSuite::BenchSuite(Environment& environment, Control& control, const BenchPa
     : MeasurementWorkload(environment),
       control_(control),
       parts_(parts),
-      surroundings_{
-          .share = [this](std::span<const double> own, const char* phase) { return share(own, phase); },
-          .stopping = parts.stopping,
-          .reading = environment.reading,
-          .memory_bytes = [this] { return used_memory_bytes(); },
-          .trial_seconds = parts.bench.trial_seconds},
+      context_{.share = [this](std::span<const double> own, const char* phase) { return share(own, phase); },
+               .stopping = parts.stopping,
+               .reading = environment.reading,
+               .memory_bytes = [this] { return used_memory_bytes(); },
+               .trial_seconds = parts.bench.trial_seconds},
       plan_(plan_trials(parts.bench, parts.train.batch, parts.train.precisions, ranks())),
       answers_(parts.models),
       reporter_(environment) {}
@@ -153,7 +152,7 @@ Status BenchSuite::measure(BenchEntry& entry) {
   }
   const bool delivers = entry.trial.workload != BenchWorkload::mlp && entry.trial.tasks.empty();
   const std::int64_t multiple = delivers ? feed_shape(entry).per_delivery : 1;
-  BenchTrialMaker maker(surroundings_, multiple);
+  BenchTrialMaker maker(context_, multiple);
   EGT_TRY_ASSIGN(const Measured measured, maker.make(job_.get()));
   job_.reset();
   add(work_, measured.own.work);
@@ -192,9 +191,9 @@ Status BenchSuite::open_job(BenchEntry& entry) {
   const Status status = own.status();
   if (!status.ok() && !is_of_trial(status.code())) return status;
   if (!status.ok()) environment().records.warning(fmt::format("{}: {}", describe(trial), status.what()));
-  Answers told = own.ok() ? own.value() : Answers();
-  told.resize(count);
-  std::vector<double> figures = to_figures(told);
+  Answers reported = own.ok() ? own.value() : Answers();
+  reported.resize(count);
+  std::vector<double> figures = to_figures(reported);
   figures.push_back(static_cast<double>(status.code()));
   EGT_TRY_ASSIGN(const auto all, share(figures, "bench: takes memory"));
   bool lacks_memory = false;
@@ -234,7 +233,7 @@ void BenchSuite::judge_answers(BenchEntry& entry, const std::vector<Answers>& by
     question += fmt::format(", {} devices, {} in all, gradients {}", trial.devices(), entry.items(),
                             to_string(trial.compression));
   if (trial.has(rank())) work_.outputs_verified += by_rank[static_cast<std::size_t>(rank())].size();
-  for (const Dissent& dissent : answers_.judge(question, sizes, by_rank)) {
+  for (const Mismatch& dissent : answers_.judge(question, sizes, by_rank)) {
     Fault fault = fault_of(environment(), "output", "known answer", "bench", this->trial());
     fault.where = fmt::format("{}, known answer {}", trial.name, dissent.question);
     fault.expected = "0x" + to_string(dissent.expected);
@@ -268,7 +267,7 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_stream(const BenchEntry& entr
   const std::uint64_t seed = environment().seed;
   const FeedShape shape = feed_shape(entry);
   const BatchItems items{.own = entry.shares[static_cast<std::size_t>(shape.index)],
-                         .most = most_of(entry.shares)};
+                         .most = max_of(entry.shares)};
   EGT_TRY_ASSIGN(auto operation, trial.workload == BenchWorkload::voxelize
                                      ? make_voxelize(device, seed, parts_.bench.grid, items)
                                      : make_multimodal(device, seed, parts_.bench.streams, items));
@@ -287,7 +286,7 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_stream(const BenchEntry& entr
 FeedShape BenchSuite::feed_shape(const BenchEntry& entry) const {
   const BenchTrial& trial = entry.trial;
   FeedShape shape{.index = rank() - trial.ranks.front(), .devices = trial.devices(), .bytes = {}};
-  shape.stride = aligned_input(input_bytes(trial, most_of(entry.shares)));
+  shape.stride = aligned_input(input_bytes(trial, max_of(entry.shares)));
   if (trial.devices() > 1) {
     std::vector<double> alone_ms;
     for (const BenchEntry* one : each_alone(entries_, trial)) alone_ms.push_back(one->step->p50);
@@ -322,7 +321,7 @@ void BenchSuite::take(BenchEntry& entry, const Measured& measured) {
   entry.sent_bytes = measured.of_devices(trial, &RankFigures::sent_bytes, largest);
   entry.sigma_ms = measured.of_devices(trial, &RankFigures::sigma_ms, largest);
   for (std::size_t i = 0; i < RankFigures::sum_sizes; ++i) {
-    const SumTime& first = measured.ranks[static_cast<std::size_t>(trial.ranks.front())].sums[i];
+    const AllReduceTime& first = measured.ranks[static_cast<std::size_t>(trial.ranks.front())].sums[i];
     const auto ms = measured.of_devices(
         trial, [i](const auto& rank) { return rank.sums[i].ms; }, largest);
     if (ms) entry.sums.push_back({first.bytes, *ms});
@@ -390,7 +389,7 @@ Status BenchSuite::reconnect() {
 }
 
 /// Reports a device that was slower than others of its model in all single-device tests.
-Status BenchSuite::finish(const Ending& ending) {
+Status BenchSuite::finish(const Shutdown& ending) {
   if (ending.hurry) return {};
   const auto times =
       slowness(entries_, rank(), parts_.models, is_host() ? host_fewest_tests : gpu_fewest_tests);

@@ -37,7 +37,7 @@ class BenchSuite final : public MeasurementWorkload {
 
   std::string name() const override { return "bench"; }
   std::int64_t trials() const override { return static_cast<std::int64_t>(plan_.size()); }
-  Status finish(const Ending& ending) override;
+  Status finish(const Shutdown& ending) override;
   PartReport report() const override;
   std::vector<PartReport> reports() const override;
 
@@ -81,7 +81,7 @@ class BenchSuite final : public MeasurementWorkload {
 
   Control& control_;
   const BenchParts& parts_;
-  const BenchTrialMaker::Surroundings surroundings_;
+  const BenchTrialMaker::Context context_;
   std::vector<BenchTrial> plan_;
   std::vector<BenchEntry> entries_;  ///< the same on all ranks
   BenchAnswers answers_;

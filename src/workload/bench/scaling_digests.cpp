@@ -34,8 +34,8 @@ Answers from_figures(const double* figures, std::size_t count) {
   return answers;
 }
 
-std::vector<Dissent> BenchAnswers::judge(const std::string& test, const std::vector<std::int64_t>& sizes,
-                                         const std::vector<Answers>& now) {
+std::vector<Mismatch> BenchAnswers::judge(const std::string& test, const std::vector<std::int64_t>& sizes,
+                                          const std::vector<Answers>& now) {
   const std::size_t ranks = models_.size();
   const auto known = [&](std::size_t rank) -> Answers& {
     return past_[{test, sizes[rank], static_cast<int>(rank)}];
@@ -51,7 +51,7 @@ std::vector<Dissent> BenchAnswers::judge(const std::string& test, const std::vec
     // A rank without answers gets a group of its own.
     if (answers[rank].empty()) groups[rank] = -1 - static_cast<int>(rank);
   }
-  const std::vector<Dissent> dissents = vote(answers, groups, past);
+  const std::vector<Mismatch> dissents = vote(answers, groups, past);
   remember(past, answers, dissents);
   for (std::size_t rank = 0; rank < ranks; ++rank) known(rank) = past[rank];
   return dissents;

@@ -28,8 +28,8 @@ class BenchAnswers {
 
   /// `sizes` and `now`: batch size and answers by rank; a rank without answers took no part. Returns the
   /// wrong ranks as `vote` finds them; earlier answers count as witnesses too.
-  std::vector<Dissent> judge(const std::string& test, const std::vector<std::int64_t>& sizes,
-                             const std::vector<Answers>& now);
+  std::vector<Mismatch> judge(const std::string& test, const std::vector<std::int64_t>& sizes,
+                              const std::vector<Answers>& now);
 
  private:
   using Key = std::tuple<std::string, std::int64_t, int>;  ///< test, size, rank

@@ -35,9 +35,9 @@ std::optional<double> ms_per_batch(const BenchEntry& entry) {
   return entry.step->p50 * static_cast<double>(entry.trial.size) / static_cast<double>(entry.items());
 }
 
-Json sums_json(const std::vector<SumTime>& sums) {
+Json sums_json(const std::vector<AllReduceTime>& sums) {
   Json all = Json::array();
-  for (const SumTime& sum : sums) all.push_back({{"bytes", sum.bytes}, {"ms", sum.ms}});
+  for (const AllReduceTime& sum : sums) all.push_back({{"bytes", sum.bytes}, {"ms", sum.ms}});
   return all;
 }
 

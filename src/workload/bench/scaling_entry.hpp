@@ -30,9 +30,9 @@ struct BenchEntry {
   std::optional<double> even_items_per_second;  ///< of hetero: with equal shares
   /// Throughput relative to the slowest device alone times the number of devices. Not for single and hetero.
   std::optional<double> efficiency_slowest;
-  std::optional<double> compute_ms;  ///< max over the devices, without waits for peers
-  std::optional<double> sigma_ms;    ///< max over the devices
-  std::vector<SumTime> sums = {};    ///< see JobReport; times of the slowest rank
+  std::optional<double> compute_ms;      ///< max over the devices, without waits for peers
+  std::optional<double> sigma_ms;        ///< max over the devices
+  std::vector<AllReduceTime> sums = {};  ///< see JobReport; times of the slowest rank
   /// For tasks: the same batches one job after the other, each on all devices.
   std::optional<double> sequence_ms;
   // For mlp.

@@ -78,7 +78,7 @@ struct BenchOptions {
   Parallel parallel = Parallel::data;
   /// Micro-batches per step through a pipeline; none: micro_batches_a_stage per stage.
   std::optional<int> micro_batches;
-  std::optional<std::uint64_t> most_state_bytes;  ///< of mlp per device; none: limited by memory
+  std::optional<std::uint64_t> max_state_bytes;  ///< of mlp per device; none: limited by memory
 
   bool measures(Parallel kind) const { return parallel == kind || parallel == Parallel::all; }
 };

@@ -244,15 +244,15 @@ void WarmUp::add(double step_ms) {
   const bool agrees = std::abs(step_ms - step_ms_) <= agreement * step_ms_;
   ++rounds_;
   spent_ms_ += static_cast<double>(made) * step_ms;
-  over_ = rounds_ >= fewest_rounds && ((full && agrees) || spent_ms_ >= most_seconds * 1e3);
+  over_ = rounds_ >= fewest_rounds && ((full && agrees) || spent_ms_ >= max_seconds * 1e3);
   step_ms_ = step_ms;
   iterations_ = std::min(wanted, growth * made);
 }
 
 std::int64_t batches_per_delivery(double step_ms, std::size_t bytes_per_batch) {
   std::int64_t batches = 1;
-  while (batches < most_batches_per_delivery && static_cast<double>(batches) * step_ms < delivery_period_ms &&
-         2 * static_cast<std::size_t>(batches) * bytes_per_batch <= most_delivery_bytes)
+  while (batches < max_batches_per_delivery && static_cast<double>(batches) * step_ms < delivery_period_ms &&
+         2 * static_cast<std::size_t>(batches) * bytes_per_batch <= max_delivery_bytes)
     batches *= 2;
   return batches;
 }

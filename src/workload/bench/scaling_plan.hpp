@@ -100,7 +100,7 @@ struct ScalingTimes {
 };
 
 /// Time of one all-reduce.
-struct SumTime {
+struct AllReduceTime {
   double bytes = 0;  ///< per rank
   double ms = 0;
 };
@@ -113,7 +113,7 @@ ScalingTimes step_times(std::vector<double> ms);
 /// two such rounds agree, or after a time limit. The same times give the same decisions.
 class WarmUp {
  public:
-  static constexpr double agreement = 0.02, most_seconds = 0.3;
+  static constexpr double agreement = 0.02, max_seconds = 0.3;
   static constexpr int fewest_rounds = 2;
   /// Growth limit from round to round, because a few iterations on a busy host may have been lucky.
   static constexpr std::int64_t growth = 8;
@@ -143,7 +143,7 @@ class WarmUp {
 /// us per batch with 48 MB deliveries, and 103 us with single batches (12 MB).
 std::int64_t batches_per_delivery(double step_ms, std::size_t bytes_per_batch);
 
-constexpr std::int64_t most_batches_per_delivery = 16;
-constexpr std::size_t most_delivery_bytes = std::size_t{8} << 20;
+constexpr std::int64_t max_batches_per_delivery = 16;
+constexpr std::size_t max_delivery_bytes = std::size_t{8} << 20;
 
 }  // namespace egt

@@ -66,7 +66,7 @@ FileCeiling::~FileCeiling() {
 Result<std::uint64_t> FileCeiling::file_bytes() const {
   EGT_TRY_ASSIGN(const DiskSpace space, layer_->space(world_.file.directory));
   const std::uint64_t most =
-      most_file_bytes(space, world_.environment.place.local_size, FilePass::largest_chunk);
+      max_file_bytes(space, world_.environment.place.local_size, FilePass::largest_chunk);
   const std::uint64_t bytes = std::min(world_.file.size, most) / paths_.size();
   if (bytes < FilePass::block_bytes)
     return Status(

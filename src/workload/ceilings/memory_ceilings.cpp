@@ -4,8 +4,8 @@
 #include "egt/core/clock.hpp"
 #include "model/parameter_layout.hpp"
 #include "workload/ceilings/ceiling_job.hpp"
-#include "workload/common/alone_rate.hpp"
 #include "workload/common/findings.hpp"
+#include "workload/common/standalone_rate.hpp"
 #include "workload/links/link_host_copies.hpp"
 #include "workload/memory/memory_patrol.hpp"
 
@@ -127,12 +127,11 @@ Result<std::unique_ptr<MemoryPatrol>> make_patrol(const CeilingWorld& world, std
   EGT_TRY_ASSIGN(auto in_flight,
                  OperationPipeline::create(device, StreamPriority::background, StreamUse::all,
                                            "the memory test", MemoryPatrol::operations_in_flight));
-  EGT_TRY_ASSIGN(auto pipeline,
-                 OperationPipeline::create(device, StreamPriority::low, StreamUse::all,
-                                           "the memory-resident GEMMs", ProductLane::in_flight));
+  EGT_TRY_ASSIGN(auto pipeline, OperationPipeline::create(device, StreamPriority::low, StreamUse::all,
+                                                          "the memory-resident GEMMs", GemmLane::in_flight));
   EGT_TRY_ASSIGN(const double rate, product_rate_alone(device, pipeline->stream(), Precision::fp32));
   EGT_TRY_ASSIGN(auto products,
-                 ProductLane::create(environment, {{Precision::fp32, rate}}, std::move(pipeline), rows));
+                 GemmLane::create(environment, {{Precision::fp32, rate}}, std::move(pipeline), rows));
   std::vector<MemoryBlock> blocks(blocks_held);
   const std::uint64_t block_bytes = bytes / blocks_held / memory_quantum_bytes * memory_quantum_bytes;
   for (std::uint64_t i = 0; i < blocks_held; ++i) {

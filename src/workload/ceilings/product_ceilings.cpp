@@ -21,7 +21,7 @@ constexpr std::size_t behind_relu = 1;
 /// slower of these GEMMs and one all-reduce of all gradients.
 class StepCeiling final : public CeilingJob {
  public:
-  StepCeiling(double flops, std::unique_ptr<BenchJob> training, StepProducts products, StreamTimer timer)
+  StepCeiling(double flops, std::unique_ptr<BenchJob> training, StepGemms products, StreamTimer timer)
       : flops_(flops),
         training_(std::move(training)),
         products_(std::move(products)),
@@ -56,7 +56,7 @@ class StepCeiling final : public CeilingJob {
 
   const double flops_;  ///< per step
   std::unique_ptr<BenchJob> training_;
-  StepProducts products_;
+  StepGemms products_;
   Buffer gradients_;
   std::function<Status(Stream& stream)> sum_;
   std::optional<StreamTimer> sum_timer_;
@@ -82,13 +82,13 @@ Status StepCeiling::add_sum(const CeilingWorld& world) {
 Result<std::unique_ptr<CeilingJob>> make_product_ceiling(const CeilingWorld& world,
                                                          const CeilingTrial& trial) {
   struct Sides {
-    StepProducts own, large;
+    StepGemms own, large;
   };
   Device& device = world.environment.device;
-  EGT_TRY_ASSIGN(StepProducts own,
-                 StepProducts::make(device, world.train.layers, world.train.batch, trial.precision));
+  EGT_TRY_ASSIGN(StepGemms own,
+                 StepGemms::make(device, world.train.layers, world.train.batch, trial.precision));
   const std::int64_t rows = large_rows(world);
-  EGT_TRY_ASSIGN(StepProducts large, StepProducts::make(device, {rows, rows, rows}, rows, trial.precision));
+  EGT_TRY_ASSIGN(StepGemms large, StepGemms::make(device, {rows, rows, rows}, rows, trial.precision));
   const auto sides = std::make_shared<Sides>(Sides{std::move(own), std::move(large)});
   StreamTrial both;
   both.ours = {sides->own.products()[trial.product].flops(),
@@ -144,11 +144,11 @@ Result<std::unique_ptr<CeilingJob>> make_step_ceiling(const CeilingWorld& world,
   EGT_TRY_ASSIGN(auto training, make_mlp_job(environment, joint ? environment.communicator : *world.alone,
                                              config, {}, world.reporter));
   EGT_TRY(training->answers().status());
-  EGT_TRY_ASSIGN(StepProducts products, StepProducts::make(environment.device, world.train.layers,
-                                                           world.train.batch, trial.precision));
+  EGT_TRY_ASSIGN(StepGemms products,
+                 StepGemms::make(environment.device, world.train.layers, world.train.batch, trial.precision));
   EGT_TRY_ASSIGN(StreamTimer timer, StreamTimer::make(environment, false));
   double flops = 0;
-  for (const StepProduct& product : products.products()) flops += product.flops();
+  for (const StepGemm& product : products.products()) flops += product.flops();
   auto made =
       std::make_unique<StepCeiling>(flops, std::move(training), std::move(products), std::move(timer));
   if (joint) EGT_TRY(made->add_sum(world));

@@ -10,12 +10,12 @@
 namespace egt {
 namespace {
 
-using Part = StepProduct::Part;
+using Part = StepGemm::Part;
 
 }  // namespace
 
-std::vector<StepProduct> products_of_step(const std::vector<std::int64_t>& neurons, std::int64_t batch) {
-  std::vector<StepProduct> products;
+std::vector<StepGemm> products_of_step(const std::vector<std::int64_t>& neurons, std::int64_t batch) {
+  std::vector<StepGemm> products;
   const std::size_t layers = neurons.size() - 1;
   for (std::size_t l = 0; l < layers; ++l)
     products.push_back({Part::forward, l, batch, neurons[l + 1], neurons[l]});
@@ -26,15 +26,15 @@ std::vector<StepProduct> products_of_step(const std::vector<std::int64_t>& neuro
   return products;
 }
 
-std::string describe(const StepProduct& product) {
+std::string describe(const StepGemm& product) {
   constexpr const char* names[] = {"forward", "input gradient", "weight gradient"};
   return fmt::format("{} {}, {}x{}x{}", names[static_cast<int>(product.part)], product.layer + 1, product.m,
                      product.n, product.k);
 }
 
-Result<StepProducts> StepProducts::make(Device& device, const std::vector<std::int64_t>& neurons,
-                                        std::int64_t batch, Precision precision) {
-  StepProducts made(device, precision);
+Result<StepGemms> StepGemms::make(Device& device, const std::vector<std::int64_t>& neurons,
+                                  std::int64_t batch, Precision precision) {
+  StepGemms made(device, precision);
   made.products_ = products_of_step(neurons, batch);
   EGT_TRY_ASSIGN(const auto stream, device.create_stream(StreamPriority::normal));
   const ElementType type = activation_type(precision);
@@ -53,8 +53,8 @@ Result<StepProducts> StepProducts::make(Device& device, const std::vector<std::i
   return made;
 }
 
-Status StepProducts::add(std::vector<Matrix>& matrices, ElementType type, std::int64_t rows,
-                         std::int64_t columns, Stream& stream) {
+Status StepGemms::add(std::vector<Matrix>& matrices, ElementType type, std::int64_t rows,
+                      std::int64_t columns, Stream& stream) {
   EGT_TRY_ASSIGN(Buffer buffer, device_->allocate(static_cast<std::size_t>(rows * columns) * size_of(type)));
   EGT_TRY(device_->randomize({buffer.data(), type, rows * columns},
                              {.seed = 1, .sequence = matrices.size(), .first = 0, .scale = 0.1f}, stream));
@@ -68,7 +68,7 @@ Status StepProducts::add(std::vector<Matrix>& matrices, ElementType type, std::i
   return {};
 }
 
-Status StepProducts::quantize(std::vector<Matrix>& matrices, ElementType type, Stream& stream) {
+Status StepGemms::quantize(std::vector<Matrix>& matrices, ElementType type, Stream& stream) {
   for (Matrix& matrix : matrices) {
     const MatrixView& x = matrix.view;
     const auto bytes = static_cast<std::size_t>(x.count());
@@ -83,7 +83,7 @@ Status StepProducts::quantize(std::vector<Matrix>& matrices, ElementType type, S
   return device_->synchronize(stream, ready_seconds);
 }
 
-Status StepProducts::rectify(Stream& stream) {
+Status StepGemms::rectify(Stream& stream) {
   std::int64_t widest = 0;
   for (const Matrix& matrix : activations_) widest = std::max(widest, matrix.view.columns);
   EGT_TRY_ASSIGN(const Buffer bias, device_->allocate(static_cast<std::size_t>(widest) * sizeof(float)));
@@ -94,7 +94,7 @@ Status StepProducts::rectify(Stream& stream) {
 }
 
 /// Forward GEMMs write elsewhere, so that the activations stay ReLU outputs. In fp8 every GEMM is A B^T.
-Status StepProducts::enqueue(std::size_t index, Stream& stream) const {
+Status StepGemms::enqueue(std::size_t index, Stream& stream) const {
   const auto& [part, l, m, n, k] = products_[index];
   const bool is_forward = part == Part::forward, is_fp8 = precision_ == Precision::fp8;
   const bool of_weights = part == Part::weight_gradient;
@@ -121,7 +121,7 @@ Status StepProducts::enqueue(std::size_t index, Stream& stream) const {
                        stream);
 }
 
-Status StepProducts::enqueue_all(Stream& stream) const {
+Status StepGemms::enqueue_all(Stream& stream) const {
   for (std::size_t i = 0; i < products_.size(); ++i) EGT_TRY(enqueue(i, stream));
   return {};
 }

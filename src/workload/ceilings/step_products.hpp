@@ -10,7 +10,7 @@
 namespace egt {
 
 /// One GEMM of a training step.
-struct StepProduct {
+struct StepGemm {
   enum class Part { forward, input_gradient, weight_gradient };
   Part part = Part::forward;
   std::size_t layer = 0;             ///< layer of the weights, from 0
@@ -20,26 +20,26 @@ struct StepProduct {
 };
 
 /// The GEMMs of a network on a batch, in the order of a step. `neurons`: input layer first.
-std::vector<StepProduct> products_of_step(const std::vector<std::int64_t>& neurons, std::int64_t batch);
+std::vector<StepGemm> products_of_step(const std::vector<std::int64_t>& neurons, std::int64_t batch);
 /// For example "forward 2, 128x384x512": layer from 1, then m x n x k.
-std::string describe(const StepProduct& product);
+std::string describe(const StepGemm& product);
 
 /// The bare GEMMs of one step: same shapes, types, order and data, and nothing between them. Activations are
 /// ReLU outputs, half of them 0; fp8 operands are quantized once. Each layer has its own memory. Not for
 /// int8.
-class StepProducts {
+class StepGemms {
  public:
   /// Allocates and initializes memory. Blocks until done.
-  static Result<StepProducts> make(Device& device, const std::vector<std::int64_t>& neurons,
-                                   std::int64_t batch, Precision precision);
+  static Result<StepGemms> make(Device& device, const std::vector<std::int64_t>& neurons, std::int64_t batch,
+                                Precision precision);
 
-  const std::vector<StepProduct>& products() const { return products_; }
+  const std::vector<StepGemm>& products() const { return products_; }
   /// Enqueues one GEMM, or all. The stream's work must end before this object does.
   Status enqueue(std::size_t index, Stream& stream) const;
   Status enqueue_all(Stream& stream) const;
 
  private:
-  StepProducts(Device& device, Precision precision) : device_(&device), precision_(precision) {}
+  StepGemms(Device& device, Precision precision) : device_(&device), precision_(precision) {}
 
   struct Matrix {
     Buffer buffer;
@@ -54,7 +54,7 @@ class StepProducts {
 
   Device* device_;
   Precision precision_;
-  std::vector<StepProduct> products_;
+  std::vector<StepGemm> products_;
   /// By layer; weights and gradients lie between two layers.
   std::vector<Matrix> activations_, differences_, weights_, gradients_;
 };

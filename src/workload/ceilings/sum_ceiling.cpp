@@ -55,10 +55,10 @@ Result<std::unique_ptr<CeilingJob>> make_sum_ceiling(const CeilingWorld& world, 
     both.fault.suspects = first_ranks(ranks);
     both.work.collective_elements_checked = words;
     both.ours.enqueue = [&device, &communicator, answer,
-                         told = reports.as<Mismatches>()](Stream& in) -> Status {
+                         reported = reports.as<Mismatches>()](Stream& in) -> Status {
       EGT_TRY(answer.fill(device, in));
       EGT_TRY(answer.run(communicator, in));
-      return answer.verify(device, told, in);
+      return answer.verify(device, reported, in);
     };
     both.limit.enqueue = bare(other.data());
   } else {

@@ -67,7 +67,7 @@ std::size_t CollectiveWorkload::told_bytes() const {
 }
 
 Mismatches* CollectiveWorkload::own_report(std::size_t index) const {
-  return reinterpret_cast<Mismatches*>(told_.as<std::byte>() + sizeof(Introduction)) + index;
+  return reinterpret_cast<Mismatches*>(reported_.as<std::byte>() + sizeof(Introduction)) + index;
 }
 
 std::uint64_t CollectiveWorkload::seed(const Slot& slot, CollectiveKind kind, int block) const {
@@ -98,7 +98,7 @@ Status CollectiveWorkload::prepare() {
   const std::uint64_t elements = std::max(options_.elements, slice_elements_ * ranks());
   EGT_TRY_ASSIGN(data_, device.allocate(elements * sizeof(float)));
   EGT_TRY_ASSIGN(slice_, device.allocate(slice_elements_ * sizeof(float)));
-  EGT_TRY_ASSIGN(told_, device.allocate(told_bytes()));
+  EGT_TRY_ASSIGN(reported_, device.allocate(told_bytes()));
   EGT_TRY_ASSIGN(gathered_, device.allocate(told_bytes() * ranks()));
   for (Slot& slot : slots_) {
     EGT_TRY_ASSIGN(slot.introduction, device.allocate_pinned(sizeof(Introduction)));
@@ -119,7 +119,7 @@ Status CollectiveWorkload::introduce(Slot& slot) {
   copy_text(self->device_uuid, environment_.device.info().uuid);
   self->device_model = std::hash<std::string>()(environment_.device_model);
   self->answers.set(answers_());
-  return environment_.device.copy(told_.data(), self, sizeof(Introduction), stream_());
+  return environment_.device.copy(reported_.data(), self, sizeof(Introduction), stream_());
 }
 
 /// Times all-reduces on otherwise idle devices, after one warm-up collective of each kind, which may load
@@ -197,7 +197,7 @@ Status CollectiveWorkload::enqueue_collective(Slot& slot, CollectiveKind kind) {
 Status CollectiveWorkload::enqueue_exchange(Slot& slot) {
   Device& device = environment_.device;
   EGT_TRY(device.set_zero(gathered_.data(), gathered_.bytes(), stream_()));
-  EGT_TRY(environment_.communicator.all_gather(told_.data(), gathered_.data(), told_bytes(), stream_()));
+  EGT_TRY(environment_.communicator.all_gather(reported_.data(), gathered_.data(), told_bytes(), stream_()));
   EGT_TRY(device.copy(slot.gathered.data(), gathered_.data(), gathered_.bytes(), stream_()));
   return device.record(*slot.done, stream_());
 }
@@ -266,8 +266,8 @@ Status CollectiveWorkload::retire(std::int64_t step, StepOutcome&) {
 
 /// Some ranks may have collected a round that other ranks aborted, so round numbers restart at a new base.
 Status CollectiveWorkload::resume(RestartInfo& restart) {
-  constexpr int most_rounds_log2 = 40;
-  first_number_ = static_cast<std::uint64_t>(restart.number) << most_rounds_log2;
+  constexpr int max_rounds_log2 = 40;
+  first_number_ = static_cast<std::uint64_t>(restart.number) << max_rounds_log2;
   enqueued_ = rounds_before_ = rounds_;
   planned_injections_.clear();
   for (const Injection& injection : environment_.injector.all())
@@ -302,10 +302,10 @@ void CollectiveWorkload::compare_operands(const Slot& slot) {
   std::vector<std::uint64_t> models;
   std::vector<int> groups;
   for (std::size_t rank = 0; rank < ranks(); ++rank) {
-    const auto* told =
+    const auto* reported =
         reinterpret_cast<const Introduction*>(slot.gathered.as<std::byte>() + rank * told_bytes());
-    answers.push_back(told->answers.get());
-    models.push_back(told->device_model);
+    answers.push_back(reported->answers.get());
+    models.push_back(reported->device_model);
     groups.push_back(
         static_cast<int>(std::find(models.begin(), models.end(), models.back()) - models.begin()));
   }
@@ -322,8 +322,8 @@ void CollectiveWorkload::compare_operands(const Slot& slot) {
 std::vector<RankReports> CollectiveWorkload::read_reports(const Slot& slot) const {
   std::vector<RankReports> reports;
   for (std::size_t rank = 0; rank < ranks(); ++rank) {
-    const auto* told = slot.gathered.as<std::byte>() + rank * told_bytes() + sizeof(Introduction);
-    reports.push_back(rank_reports(reinterpret_cast<const Mismatches*>(told), environment_.place.size));
+    const auto* reported = slot.gathered.as<std::byte>() + rank * told_bytes() + sizeof(Introduction);
+    reports.push_back(rank_reports(reinterpret_cast<const Mismatches*>(reported), environment_.place.size));
   }
   return reports;
 }
@@ -360,7 +360,7 @@ void CollectiveWorkload::tell(const Slot& slot, const CollectiveFinding& finding
 
 /// All ranks call this after the same step with the same injection plan. Each pending injection is applied
 /// within as many rounds as there are ranks.
-Status CollectiveWorkload::finish(const Ending& ending) {
+Status CollectiveWorkload::finish(const Shutdown& ending) {
   if (ending.hurry || !planned()) return {};
   while (rounds_ == 0 || injection_is_due()) {
     EGT_TRY(enqueue_round(last_step_));

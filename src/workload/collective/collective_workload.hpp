@@ -30,7 +30,7 @@ class CollectiveWorkload : public Workload {
  public:
   /// `stream`: after `prepare`, returns the stream of the communicator's other collectives. `summed_bytes`:
   /// their all-reduced bytes per step. `answers`: results of the memory-resident GEMMs, the newest
-  /// most_operand_answers; the ranks compare them in each round.
+  /// max_operand_answers; the ranks compare them in each round.
   CollectiveWorkload(const Environment& environment, const CollectiveOptions& options,
                      std::function<Stream&()> stream, std::function<double()> summed_bytes,
                      std::function<std::vector<OperandAnswer>()> answers);
@@ -42,7 +42,7 @@ class CollectiveWorkload : public Workload {
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   Status resume(RestartInfo& restart) override;
   /// Runs one round if the run was shorter than the period, and further rounds for due injections.
-  Status finish(const Ending& ending) override;
+  Status finish(const Shutdown& ending) override;
   PartReport report() const override;
 
  private:
@@ -98,7 +98,7 @@ class CollectiveWorkload : public Workload {
   std::optional<double> rate_;  ///< standalone all-reduce bus bandwidth, bytes/s
   double moved_bytes_ = 0;      ///< bus bytes of gradients and rounds
   std::uint64_t slice_elements_ = 1;
-  Buffer data_, slice_, told_, gathered_;
+  Buffer data_, slice_, reported_, gathered_;
   std::array<Slot, slots> slots_;
   std::uint64_t enqueued_ = 0, rounds_ = 0;  ///< rounds enqueued and rounds collected
   std::uint64_t first_number_ = 0;           ///< number of the first round after the last restart

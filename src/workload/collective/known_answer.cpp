@@ -24,13 +24,13 @@ std::size_t first_report(Kind kind) {
 
 }  // namespace
 
-RankReports rank_reports(const Mismatches* told, int ranks) {
+RankReports rank_reports(const Mismatches* reported, int ranks) {
   RankReports reports(ranks);
-  reports.all_reduce = told[sum_report];
-  reports.broadcast = told[message_report];
-  reports.reduce_scatter = told[slice_report];
-  reports.put_in = told[put_in_report];
-  std::copy_n(told + first_block_report, ranks, reports.blocks.begin());
+  reports.all_reduce = reported[sum_report];
+  reports.broadcast = reported[message_report];
+  reports.reduce_scatter = reported[slice_report];
+  reports.put_in = reported[put_in_report];
+  std::copy_n(reported + first_block_report, ranks, reports.blocks.begin());
   return reports;
 }
 

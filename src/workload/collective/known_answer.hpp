@@ -22,7 +22,7 @@ constexpr std::size_t reports_of(int ranks) {
   return first_block_report + static_cast<std::size_t>(ranks);
 }
 /// Expects `reports_of(ranks)` reports.
-RankReports rank_reports(const Mismatches* told, int ranks);
+RankReports rank_reports(const Mismatches* reported, int ranks);
 
 /// One rank's call of a collective whose every element is known in advance. Contributions to sums are whole
 /// numbers with a separate bit field per source, so the sum is exact in any order. The receive buffer

@@ -32,7 +32,7 @@ class GroupVote {
   GroupVote(const std::vector<Answers>& ranks, const std::vector<Answers>& past, std::vector<int> members)
       : ranks_(ranks), past_(past), members_(std::move(members)) {}
 
-  std::vector<Dissent> dissents();
+  std::vector<Mismatch> dissents();
 
  private:
   struct Wrong {
@@ -58,13 +58,13 @@ class GroupVote {
   void accuse(std::size_t question, const std::optional<Digest>& truth);
   void suspect(std::size_t question, const std::vector<int>& ranks, const Digest& expected,
                const Digest& actual);
-  Dissent dissent_of(int rank, const std::map<std::size_t, Wrong>& wrong) const;
+  Mismatch mismatch_of(int rank, const std::map<std::size_t, Wrong>& wrong) const;
 
   const std::vector<Answers>& ranks_;
   const std::vector<Answers>& past_;
   const std::vector<int> members_;
   std::map<int, std::map<std::size_t, Wrong>> wrong_;  // by rank, by question
-  std::optional<Dissent> undecided_;
+  std::optional<Mismatch> undecided_;
 };
 
 std::vector<int> GroupVote::witnesses() const {
@@ -98,7 +98,7 @@ void GroupVote::suspect(std::size_t question, const std::vector<int>& ranks, con
     undecided_->suspects.assign(all.begin(), all.end());
     ++undecided_->count;
   } else {
-    undecided_ = Dissent{question, -1, ranks, Blame::ambiguous, expected, actual, 1};
+    undecided_ = Mismatch{question, -1, ranks, Blame::ambiguous, expected, actual, 1};
   }
 }
 
@@ -122,14 +122,14 @@ void GroupVote::judge(std::size_t question, const std::vector<int>& witnesses) {
   suspect(question, stayed, first, answer(*other, question));
 }
 
-Dissent GroupVote::dissent_of(int rank, const std::map<std::size_t, Wrong>& wrong) const {
+Mismatch GroupVote::mismatch_of(int rank, const std::map<std::size_t, Wrong>& wrong) const {
   const auto& [question, first] = *wrong.begin();
   Blame strongest = first.blame;
   for (const auto& item : wrong) strongest = std::min(strongest, item.second.blame);
   return {question, rank, {}, strongest, first.expected, first.actual, wrong.size()};
 }
 
-std::vector<Dissent> GroupVote::dissents() {
+std::vector<Mismatch> GroupVote::dissents() {
   std::size_t known;
   do {  // at most one iteration per member: a rank found wrong loses its vote in the next one
     known = wrong_.size();
@@ -138,8 +138,8 @@ std::vector<Dissent> GroupVote::dissents() {
     for (std::size_t question = 0; question < questions(); ++question) judge(question, now);
   } while (wrong_.size() > known);
 
-  std::vector<Dissent> result;
-  for (const auto& [rank, wrong] : wrong_) result.push_back(dissent_of(rank, wrong));
+  std::vector<Mismatch> result;
+  for (const auto& [rank, wrong] : wrong_) result.push_back(mismatch_of(rank, wrong));
   if (undecided_) result.push_back(*undecided_);
   return result;
 }
@@ -167,29 +167,29 @@ std::string more_tensors(std::uint64_t count) {
   return count > 1 ? fmt::format(", and in {} tensor{} made after it", count - 1, count == 2 ? "" : "s") : "";
 }
 
-std::vector<Dissent> vote(const std::vector<Answers>& ranks, const std::vector<int>& group,
-                          const std::vector<Answers>& past) {
+std::vector<Mismatch> vote(const std::vector<Answers>& ranks, const std::vector<int>& group,
+                           const std::vector<Answers>& past) {
   assert(group.size() == ranks.size() && past.size() == ranks.size());
   std::map<int, std::vector<int>> members;
   for (std::size_t r = 0; r < ranks.size(); ++r) members[group[r]].push_back(static_cast<int>(r));
-  std::vector<Dissent> result;
+  std::vector<Mismatch> result;
   for (const auto& item : members) {
     assert(same_questions(ranks, past, item.second));
-    const std::vector<Dissent> found = GroupVote(ranks, past, item.second).dissents();
+    const std::vector<Mismatch> found = GroupVote(ranks, past, item.second).dissents();
     result.insert(result.end(), found.begin(), found.end());
   }
   return result;
 }
 
-std::vector<Dissent> vote(const std::vector<Answers>& ranks) {
+std::vector<Mismatch> vote(const std::vector<Answers>& ranks) {
   return vote(ranks, std::vector<int>(ranks.size(), 0), std::vector<Answers>(ranks.size()));
 }
 
 void remember(std::vector<Answers>& past, const std::vector<Answers>& answers,
-              const std::vector<Dissent>& dissents) {
+              const std::vector<Mismatch>& dissents) {
   past.resize(answers.size());
   std::set<int> doubted;
-  for (const Dissent& dissent : dissents) {
+  for (const Mismatch& dissent : dissents) {
     doubted.insert(dissent.rank);
     doubted.insert(dissent.suspects.begin(), dissent.suspects.end());
   }

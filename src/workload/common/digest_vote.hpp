@@ -14,7 +14,7 @@ namespace egt {
 using Answers = std::vector<Digest>;
 
 /// A rank with a wrong answer, or suspects that include a rank with one.
-struct Dissent {
+struct Mismatch {
   std::size_t question = 0;  ///< first wrong question, in order of computation
   int rank = -1;             ///< -1: unknown, see `suspects`
   std::vector<int> suspects;
@@ -46,16 +46,16 @@ std::string more_tensors(std::uint64_t count);
 /// the majority is never blamed. If fewer than half of a group are wrong on any question, exactly these are
 /// reported.
 ///
-/// Each rank is in at most one Dissent, with the strongest blame over its questions. They are sorted by
-/// group, then rank. Suspects follow (rank -1, `ambiguous`, one Dissent per group). Empty: no dissent.
-std::vector<Dissent> vote(const std::vector<Answers>& ranks, const std::vector<int>& group,
-                          const std::vector<Answers>& past);
+/// Each rank is in at most one Mismatch, with the strongest blame over its questions. They are sorted by
+/// group, then rank. Suspects follow (rank -1, `ambiguous`, one Mismatch per group). Empty: no dissent.
+std::vector<Mismatch> vote(const std::vector<Answers>& ranks, const std::vector<int>& group,
+                           const std::vector<Answers>& past);
 
 /// The same for a single group without a past.
-std::vector<Dissent> vote(const std::vector<Answers>& ranks);
+std::vector<Mismatch> vote(const std::vector<Answers>& ranks);
 
 /// Stores undoubted answers as the past of ranks that have none. `past`: one list per rank, or empty.
 void remember(std::vector<Answers>& past, const std::vector<Answers>& answers,
-              const std::vector<Dissent>& dissents);
+              const std::vector<Mismatch>& dissents);
 
 }  // namespace egt

@@ -14,14 +14,14 @@ std::string incident(const std::string& kind, int rank) {
   return fmt::format("{} {}", kind, rank);
 }
 
-std::string incident(const std::string& kind, const Dissent& dissent) {
+std::string incident(const std::string& kind, const Mismatch& dissent) {
   return dissent.rank >= 0 ? incident(kind, dissent.rank)
                            : fmt::format("{} of {}", kind, fmt::join(dissent.suspects, " "));
 }
 
 }  // namespace
 
-Fault FaultReporter::addressed(Fault fault, const Dissent& dissent) const {
+Fault FaultReporter::addressed(Fault fault, const Mismatch& dissent) const {
   fault.blame = dissent.blame;
   if (dissent.rank == environment_.place.rank) return fault;
   fault.rank = dissent.rank;
@@ -35,43 +35,43 @@ Fault FaultReporter::addressed(Fault fault, const Dissent& dissent) const {
   return fault;
 }
 
-void FaultReporter::tell(Fault fault, const Dissent& dissent) {
+void FaultReporter::tell(Fault fault, const Mismatch& dissent) {
   const int own = environment_.place.rank;
   const auto& suspects = dissent.suspects;
   if (dissent.rank == own) own_found_ = true;
   if (std::find(suspects.begin(), suspects.end(), own) != suspects.end()) own_suspected_ = true;
   const std::string name = incident(fault.kind, dissent);
   current_.insert(name);
-  told_.insert(name);
-  Fault told = addressed(std::move(fault), dissent);
-  told.settles = announced_.contains(told.incident);
-  std::erase_if(unannounced_, [&](const Fault& one) { return one.incident == told.incident; });
+  reported_.insert(name);
+  Fault reported = addressed(std::move(fault), dissent);
+  reported.settles = announced_.contains(reported.incident);
+  std::erase_if(unannounced_, [&](const Fault& one) { return one.incident == reported.incident; });
   if (own == std::max(dissent.rank, 0))
-    environment_.records.emit(told);
-  else if (!told.incident.empty())
-    of_others_.push_back(std::move(told));
+    environment_.records.emit(reported);
+  else if (!reported.incident.empty())
+    of_others_.push_back(std::move(reported));
 }
 
-void FaultReporter::tell_provisionally(Fault fault, const Dissent& dissent) {
-  const bool is_new = told_.insert(incident(fault.kind, dissent)).second;
-  Fault told = addressed(std::move(fault), dissent);
-  told.provisional = true;
+void FaultReporter::report_provisionally(Fault fault, const Mismatch& dissent) {
+  const bool is_new = reported_.insert(incident(fault.kind, dissent)).second;
+  Fault reported = addressed(std::move(fault), dissent);
+  reported.provisional = true;
   if (!is_new) {
-    unannounced_.push_back(std::move(told));
+    unannounced_.push_back(std::move(reported));
     return;
   }
-  announced_.insert(told.incident);
+  announced_.insert(reported.incident);
   if (environment_.place.rank == std::max(dissent.rank, 0))
-    environment_.records.emit(told);
+    environment_.records.emit(reported);
   else
-    of_others_.push_back(std::move(told));
+    of_others_.push_back(std::move(reported));
 }
 
 bool FaultReporter::found(const std::string& kind, int rank) const {
   return current_.contains(incident(kind, rank));
 }
 
-bool FaultReporter::found(const std::string& kind, const Dissent& dissent) const {
+bool FaultReporter::found(const std::string& kind, const Mismatch& dissent) const {
   return current_.contains(incident(kind, dissent));
 }
 
@@ -81,7 +81,7 @@ void FaultReporter::end_check() {
   own_found_ = own_suspected_ = false;
 }
 
-void FaultReporter::tell_for_others() {
+void FaultReporter::report_for_others() {
   for (const Fault& fault : std::exchange(of_others_, {})) environment_.records.emit(fault);
   for (const Fault& fault : std::exchange(unannounced_, {})) environment_.records.emit(fault);
 }

@@ -19,15 +19,15 @@ class FaultReporter {
   explicit FaultReporter(Environment& environment) : environment_(environment) {}
 
   /// `fault`: filled in for this rank; `dissent` supplies the actual rank and the blame.
-  void tell(Fault fault, const Dissent& dissent);
+  void tell(Fault fault, const Mismatch& dissent);
   /// Reports a fault whose details are not complete yet. `tell` of the same `fault.incident` follows, unless
   /// the run aborts before. The first fault of this kind and rank is reported at once. Repetitions are
-  /// reported by `tell_for_others` if the check aborts, which loses no fault and avoids a flood of records.
-  void tell_provisionally(Fault fault, const Dissent& dissent);
+  /// reported by `report_for_others` if the check aborts, which loses no fault and avoids a flood of records.
+  void report_provisionally(Fault fault, const Mismatch& dissent);
   /// True if this check found this kind of fault on `rank`.
   bool found(const std::string& kind, int rank) const;
   /// The same for the rank or the suspects of `dissent`.
-  bool found(const std::string& kind, const Dissent& dissent) const;
+  bool found(const std::string& kind, const Mismatch& dissent) const;
   /// True if this check found this rank wrong.
   bool own_found() const { return own_found_; }
   /// True if this rank is one of the suspects.
@@ -37,14 +37,14 @@ class FaultReporter {
   void confirm_last_check() { of_others_.clear(); }
   /// Call this when ranks lose communication or the run ends. The faulty rank may not know the result of the
   /// last check, so this rank reports its faults. Records of one incident count once.
-  void tell_for_others();
+  void report_for_others();
 
  private:
-  Fault addressed(Fault fault, const Dissent& dissent) const;
+  Fault addressed(Fault fault, const Mismatch& dissent) const;
 
   Environment& environment_;
   std::set<std::string> current_;    ///< incidents of this check: kind and ranks
-  std::set<std::string> told_;       ///< incidents of all checks
+  std::set<std::string> reported_;   ///< incidents of all checks
   std::vector<Fault> of_others_;     ///< faults of the last check that other ranks are expected to report
   std::set<std::string> announced_;  ///< `Fault::incident` of all provisional reports
   std::vector<Fault> unannounced_;   ///< provisional faults of this check, not reported yet

@@ -19,7 +19,7 @@ MeasurementWorkload::MeasurementWorkload(Environment& environment)
       figures_(environment.device, environment.communicator, line_, environment.peer_timeout_seconds) {}
 
 Status MeasurementWorkload::prepare() {
-  EGT_TRY(figures_.prepare(most_figures));
+  EGT_TRY(figures_.prepare(max_figures));
   return prepare_trials();
 }
 
@@ -62,7 +62,7 @@ Status MeasurementWorkload::resume(RestartInfo& restart) {
   return {};
 }
 
-Status MeasurementWorkload::finish(const Ending&) {
+Status MeasurementWorkload::finish(const Shutdown&) {
   return {};
 }
 

@@ -29,11 +29,11 @@ class MeasurementWorkload : public Workload {
   Status retire(std::int64_t step, StepOutcome& outcome) final;
   Status give_up_steps(double timeout_seconds) final;
   Status resume(RestartInfo& restart) final;
-  Status finish(const Ending& ending) override;
+  Status finish(const Shutdown& ending) override;
 
  protected:
   /// Max number of values per rank in one `share`.
-  static constexpr std::size_t most_figures = 64;
+  static constexpr std::size_t max_figures = 64;
 
   /// Allocates memory and lists the trials.
   virtual Status prepare_trials() = 0;

@@ -10,13 +10,13 @@
 namespace egt {
 
 void AnswerList::set(const std::vector<OperandAnswer>& answers) {
-  count_ = std::min(answers.size(), most_operand_answers);
+  count_ = std::min(answers.size(), max_operand_answers);
   std::copy_n(answers.begin(), count_, answers_);
   digest_ = digest();
 }
 
 std::vector<OperandAnswer> AnswerList::get() const {
-  if (count_ > most_operand_answers || digest() != digest_) return {};
+  if (count_ > max_operand_answers || digest() != digest_) return {};
   return {answers_, answers_ + count_};
 }
 
@@ -37,14 +37,14 @@ Digest AnswerList::digest() const {
   return digest;
 }
 
-std::vector<AnswerDissent> AnswerComparison::compare(const std::vector<std::vector<OperandAnswer>>& ranks,
-                                                     const std::vector<int>& group) {
+std::vector<AnswerMismatch> AnswerComparison::compare(const std::vector<std::vector<OperandAnswer>>& ranks,
+                                                      const std::vector<int>& group) {
   std::map<Key, std::map<int, Digest>> questions;  // inner key: rank
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     for (const auto& [name, precision, rows, pairs, digest] : ranks[rank])
       questions[{group[rank], name, precision, rows, pairs}][static_cast<int>(rank)] = digest;
-  std::vector<AnswerDissent> dissents;
-  std::set<int> told;
+  std::vector<AnswerMismatch> dissents;
+  std::set<int> reported;
   std::map<Key, std::size_t> now;
   for (const auto& [key, digests] : questions) {
     const auto& [model, name, precision, rows, pairs] = key;
@@ -62,11 +62,11 @@ std::vector<AnswerDissent> AnswerComparison::compare(const std::vector<std::vect
       answers.push_back({digest});
     }
     ++compared_;
-    for (Dissent& dissent : vote(answers)) {
+    for (Mismatch& dissent : vote(answers)) {
       const auto member = [&](int index) { return members[static_cast<std::size_t>(index)]; };
       if (dissent.rank >= 0) dissent.rank = member(dissent.rank);
       for (int& suspect : dissent.suspects) suspect = member(suspect);
-      if (told.insert(dissent.rank).second)
+      if (reported.insert(dissent.rank).second)
         dissents.push_back({{name, precision, rows, pairs, {}}, std::move(dissent)});
     }
   }

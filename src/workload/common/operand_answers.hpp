@@ -20,7 +20,7 @@ struct OperandAnswer {
 };
 
 /// Max answers per exchange; the newest are sent.
-constexpr std::size_t most_operand_answers = 64;
+constexpr std::size_t max_operand_answers = 64;
 
 /// Wire format of the exchange. A list corrupted by a link reads as empty, so it accuses no rank's GEMMs.
 class AnswerList {
@@ -32,14 +32,14 @@ class AnswerList {
   Digest digest() const;
 
   std::uint64_t count_ = 0;
-  OperandAnswer answers_[most_operand_answers];
+  OperandAnswer answers_[max_operand_answers];
   Digest digest_;  ///< of count_ and answers_
 };
 
 /// Ranks whose answers differ.
-struct AnswerDissent {
+struct AnswerMismatch {
   OperandAnswer answer;  ///< without its digest
-  Dissent dissent;
+  Mismatch dissent;
 };
 
 /// Compares answers given by two or more ranks of a group, each answer of a rank once. Collective.
@@ -48,8 +48,8 @@ class AnswerComparison {
   /// `ranks`: newest answers of each rank, possibly repeated from earlier calls. `group[r]`: equal for ranks
   /// of one device model. `vote` decides which rank is wrong. In a group of three or more, the comparison
   /// waits for a third answer. Returns at most one dissent per rank, and one of suspects.
-  std::vector<AnswerDissent> compare(const std::vector<std::vector<OperandAnswer>>& ranks,
-                                     const std::vector<int>& group);
+  std::vector<AnswerMismatch> compare(const std::vector<std::vector<OperandAnswer>>& ranks,
+                                      const std::vector<int>& group);
   /// Number of questions compared so far.
   std::uint64_t compared() const { return compared_; }
 

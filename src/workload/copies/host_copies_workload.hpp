@@ -23,7 +23,7 @@ class HostCopiesWorkload : public Workload {
   /// Returns the thread's error.
   Status retire(std::int64_t, StepOutcome&) override { return copies_.failure(); }
   void stop_background() override { copies_.ask_to_stop(); }
-  Status finish(const Ending& ending) override { return copies_.finish(ending).status(); }
+  Status finish(const Shutdown& ending) override { return copies_.finish(ending).status(); }
   PartReport report() const override;
 
  private:

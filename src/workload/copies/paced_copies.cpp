@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "egt/core/units.hpp"
-#include "workload/common/alone_rate.hpp"
 #include "workload/common/findings.hpp"
+#include "workload/common/standalone_rate.hpp"
 
 namespace egt {
 namespace {
@@ -123,7 +123,7 @@ void PacedCopies::judge(const Mismatches& found) {
   environment_.records.emit(fault);
 }
 
-Result<bool> PacedCopies::finish(const Ending& ending) {
+Result<bool> PacedCopies::finish(const Shutdown& ending) {
   finished_ = true;
   hurried_ = ending.hurry;
   const Status stopped = thread_.stop(ending.seconds(stop_seconds));

@@ -56,7 +56,7 @@ class PacedCopies {
   Status failure() const { return thread_.failure(); }
   void ask_to_stop() { thread_.ask_to_stop(); }
   /// Stops the thread, then copies once more unless in a hurry. False: the thread still uses the chunks.
-  Result<bool> finish(const Ending& ending);
+  Result<bool> finish(const Shutdown& ending);
 
   /// Writes metrics, outcome and work. The copies count as planned once the rate was measured.
   void tell(PartReport& report) const;

@@ -92,10 +92,10 @@ Status PeerCopiesWorkload::prepare() {
 
 Result<std::vector<PeerCopiesWorkload::Offer>> PeerCopiesWorkload::exchange(const Offer& own) {
   static_assert(figures_of_offer * sizeof(double) == sizeof(Offer));
-  std::array<double, figures_of_offer> told;
-  std::memcpy(told.data(), &own, sizeof own);
+  std::array<double, figures_of_offer> reported;
+  std::memcpy(reported.data(), &own, sizeof own);
   EGT_TRY_ASSIGN(const std::vector<double> all,
-                 offers_.all(told, 0, "peer copies: waits for the neighbours"));
+                 offers_.all(reported, 0, "peer copies: waits for the neighbours"));
   std::vector<Offer> each(all.size() / figures_of_offer);
   std::memcpy(static_cast<void*>(each.data()), all.data(), all.size() * sizeof(double));
   return each;
@@ -159,10 +159,10 @@ Result<PacedCopies::Brought> PeerCopiesWorkload::copy(std::size_t chunk, Stream&
 
 void PeerCopiesWorkload::leave() {
   opened_ = Buffer();
-  if (left_there_) tell_released(*left_there_);
+  if (left_there_) report_released(*left_there_);
 }
 
-Status PeerCopiesWorkload::finish(const Ending& ending) {
+Status PeerCopiesWorkload::finish(const Shutdown& ending) {
   hurried_ = ending.hurry;
   EGT_TRY_ASSIGN(const bool ended, copies_.finish(ending));
   if (ended) leave();

@@ -35,7 +35,7 @@ class PeerCopiesWorkload : public Workload {
   /// Returns the thread's error.
   Status retire(std::int64_t, StepOutcome&) override { return copies_.failure(); }
   void stop_background() override { copies_.ask_to_stop(); }
-  Status finish(const Ending& ending) override;
+  Status finish(const Shutdown& ending) override;
   PartReport report() const override;
 
  private:

@@ -86,7 +86,7 @@ Generations count_generations(const std::uint32_t* block, const FileBlock& expec
 }
 
 /// Identities at the two ends of a block that differ from the expected one.
-struct Strangers {
+struct BlockIdentities {
   std::optional<BlockIdentity> head;
   std::optional<BlockIdentity> tail;
 
@@ -94,15 +94,15 @@ struct Strangers {
   bool differ() const { return head && tail && *head != *tail; }
 };
 
-Strangers strangers_in(const std::uint32_t* block, const BlockIdentity& expected) {
-  Strangers found{identity_at(BlockEnd::head, block), identity_at(BlockEnd::tail, block)};
+BlockIdentities identities_in(const std::uint32_t* block, const BlockIdentity& expected) {
+  BlockIdentities found{identity_at(BlockEnd::head, block), identity_at(BlockEnd::tail, block)};
   if (found.head == expected) found.head.reset();
   if (found.tail == expected) found.tail.reset();
   return found;
 }
 
 /// Previous content of this place: as the block's identity states, else the previous rewrite.
-BlockIdentity older_than(const BlockIdentity& expected, const Strangers& strangers) {
+BlockIdentity older_than(const BlockIdentity& expected, const BlockIdentities& strangers) {
   for (const auto& end : {strangers.head, strangers.tail})
     if (end && end->same_place(expected)) return *end;
   BlockIdentity older = expected;
@@ -116,9 +116,9 @@ FileFault kind_of_stranger(const BlockIdentity& stranger, const BlockIdentity& e
   return stranger.same_place(expected) ? FileFault::stale : FileFault::swapped;
 }
 
-void tell_apart(const std::uint32_t* block, const FileBlock& right, const BlockIdentity& expected,
-                const MakeBlock& make, const Difference& difference, BlockFinding& finding) {
-  const Strangers strangers = strangers_in(block, expected);
+void report_apart(const std::uint32_t* block, const FileBlock& right, const BlockIdentity& expected,
+                  const MakeBlock& make, const Difference& difference, BlockFinding& finding) {
+  const BlockIdentities strangers = identities_in(block, expected);
   const BlockIdentity older = older_than(expected, strangers);
   if (older.generation > 0) {
     const Generations of = count_generations(block, right, make(older));
@@ -192,7 +192,7 @@ std::optional<BlockFinding> examine(const std::uint32_t* block, const BlockIdent
                        .first_word = difference.first,
                        .expected = right[difference.first],
                        .actual = block[difference.first]};
-  tell_apart(block, right, expected, make, difference, finding);
+  report_apart(block, right, expected, make, difference, finding);
   return finding;
 }
 

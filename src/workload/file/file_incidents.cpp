@@ -10,15 +10,15 @@ namespace egt {
 namespace {
 
 /// Beyond this number, it is no longer a single misplaced block.
-constexpr std::size_t most_related = 4096;
+constexpr std::size_t max_related = 4096;
 
 }  // namespace
 
 void FileIncidents::add(const BlockFinding& finding) {
-  if (finding.kind == FileFault::misplaced && misplaced_from_.size() < most_related)
+  if (finding.kind == FileFault::misplaced && misplaced_from_.size() < max_related)
     misplaced_from_.push_back(finding.held->offset);
   const bool not_written = finding.kind == FileFault::stale || finding.kind == FileFault::lost;
-  if (not_written && not_written_.size() < most_related)
+  if (not_written && not_written_.size() < max_related)
     not_written_.push_back(finding);
   else
     add(finding, 1);

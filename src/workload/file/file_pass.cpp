@@ -63,7 +63,7 @@ Status FilePass::prepare() {
     file.claim = std::move(claim.value());
     auto made = open(file, FileAccess::create);
     if (made.status().code() == StatusCode::unsupported) {
-      give_up_direct(file);
+      abandon_direct(file);
       made = open(file, FileAccess::create);
     }
     EGT_TRY(made.status());
@@ -147,7 +147,7 @@ Status FilePass::rewrite(File& file, const std::stop_token& stop) {
     EGT_TRY(verify(file, Reading::again, stop));
   }
   const Status written =
-      timed(&FileFigures::write_seconds, [&] { return write_or_give_up_direct(file, stop); });
+      timed(&FileFigures::write_seconds, [&] { return write_or_abandon_direct(file, stop); });
   if (written.code() == StatusCode::no_space && file_failed_)
     static_cast<void>(verify_what_was_written(file, stop));  // the write error is reported
   EGT_TRY(written);
@@ -185,11 +185,11 @@ FileFigures FilePass::figures() const {
 }
 
 /// Some file systems accept direct I/O at open and refuse it at the first write.
-Status FilePass::write_or_give_up_direct(File& file, const std::stop_token& stop) {
+Status FilePass::write_or_abandon_direct(File& file, const std::stop_token& stop) {
   const Status status = write(file, stop);
   if (status.code() != StatusCode::unsupported || !direct_) return status;
   EGT_TRY(in_flight_->discard(OperationPipeline::deadline_seconds));
-  give_up_direct(file);
+  abandon_direct(file);
   return write(file, stop);
 }
 
@@ -197,7 +197,7 @@ Status FilePass::write(File& file, const std::stop_token& stop) {
   if (stop.stop_requested()) return {StatusCode::stopped, "the file part was stopped"};
   file.generation = pass_;
   file.written = 0;
-  file.told.assign(blocks_in(file.bytes), false);
+  file.reported.assign(blocks_in(file.bytes), false);
   file.exchanged_with.reset();
   EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> opened, open(file, FileAccess::rewrite));
   const Result<std::uint64_t> size = opened->size();
@@ -358,12 +358,12 @@ Status FilePass::of_file(Status status) {
   const bool direct_refused = direct_ && status.code() == StatusCode::unsupported;
   if (status.ok() || direct_refused) return status;
   file_failed_ = true;
-  if (is_disk_error(status.native())) tell_disk_error(status);
+  if (is_disk_error(status.native())) report_disk_error(status);
   return status;
 }
 
 /// Reports a failed read or write, as opposed to wrong data.
-void FilePass::tell_disk_error(const Status& status) {
+void FilePass::report_disk_error(const Status& status) {
   Fault fault = fault_of(environment_, "file-error", "system call", "io", step_);
   fault.where = status.what();
   environment_.records.emit(fault);
@@ -378,7 +378,7 @@ void FilePass::begin(const char* operation, const std::string& path) {
   line_.begin_file_operation(operation, path, step_, patience_seconds);
 }
 
-void FilePass::give_up_direct(const File& file) {
+void FilePass::abandon_direct(const File& file) {
   direct_ = false;
   environment_.records.notice(fmt::format(
       "{}: direct I/O is not available there; the file goes through the page cache, which is asked "

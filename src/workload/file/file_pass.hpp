@@ -102,7 +102,7 @@ class FilePass {
     std::unique_ptr<FileClaim> claim;
     std::uint32_t generation = 0;                 ///< pass that wrote all its blocks; 0: none
     std::uint64_t written = 0;                    ///< bytes written in this rewrite, from the start
-    std::vector<bool> told;                       ///< blocks of this rewrite already known to be wrong
+    std::vector<bool> reported;                   ///< blocks of this rewrite already known to be wrong
     std::optional<std::uint32_t> exchanged_with;  ///< a file found to hold this file's blocks
   };
   struct Chunk {
@@ -118,7 +118,7 @@ class FilePass {
   Status renew(File& file, const std::stop_token& stop);
   Status rewrite(File& file, const std::stop_token& stop);
   Status write(File& file, const std::stop_token& stop);
-  Status write_or_give_up_direct(File& file, const std::stop_token& stop);
+  Status write_or_abandon_direct(File& file, const std::stop_token& stop);
   Result<FileRates> measure_once(double seconds);
   FileRates rates_since(const FileFigures& before) const;
   Status fill_then_write(OpenFile& open, const Chunk& chunk, const std::stop_token& stop);
@@ -143,10 +143,10 @@ class FilePass {
 
   Result<std::unique_ptr<OpenFile>> open(const File& file, FileAccess access);
   Status of_file(Status status);
-  void tell_disk_error(const Status& status);
+  void report_disk_error(const Status& status);
   void begin(const char* phase);
   void begin(const char* operation, const std::string& path);
-  void give_up_direct(const File& file);
+  void abandon_direct(const File& file);
   Chunk chunk(File& file, std::uint64_t index) const;
   std::uint64_t chunks(const File& file) const;
   std::vector<std::uint64_t> chunks_to_read(const File& file, Reading reading) const;

@@ -64,16 +64,16 @@ std::uint64_t FilePass::examine_blocks(std::size_t slot, const Chunk& chunk, con
 
 void FilePass::note(File& file, const BlockFinding& finding) {
   const std::uint64_t block = blocks_in(finding.offset);
-  if (file.told[block]) return;
-  file.told[block] = true;
+  if (file.reported[block]) return;
+  file.reported[block] = true;
   incidents_.add(finding);
   count(&FileFigures::mismatches, finding.wrong_words);
 }
 
 void FilePass::note_missing(File& file, std::uint64_t size) {
   if (size >= file.written) return;
-  const auto first = file.told.begin() + static_cast<std::ptrdiff_t>(blocks_in(size));
-  const auto end = file.told.begin() + static_cast<std::ptrdiff_t>(blocks_in(file.written));
+  const auto first = file.reported.begin() + static_cast<std::ptrdiff_t>(blocks_in(size));
+  const auto end = file.reported.begin() + static_cast<std::ptrdiff_t>(blocks_in(file.written));
   const auto missing = static_cast<std::uint64_t>(std::count(first, end, false));
   if (missing == 0) return;
   std::fill(first, end, true);

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int most_layers = 8;  ///< max nesting of devices and file systems
+constexpr int max_layers = 8;  ///< max nesting of devices and file systems
 
 FileSystem find(const std::string& directory, int layer);
 
@@ -45,7 +45,7 @@ std::string unescaped(std::string_view text) {
 std::string memory_of_device(const fs::path& folder, int layer) {
   std::error_code error;
   fs::path device = fs::canonical(folder, error);
-  if (error || layer > most_layers) return "";
+  if (error || layer > max_layers) return "";
   if (fs::exists(device / "partition", error)) device = device.parent_path();
   const std::string name = device.filename();
   const auto is_numbered = [&](std::string_view kind) {
@@ -107,7 +107,7 @@ std::optional<std::string> mount_of(const std::string& directory) {
 }
 
 FileSystem find(const std::string& directory, int layer) {
-  if (layer > most_layers) return {};
+  if (layer > max_layers) return {};
   const auto mount = mount_of(directory);
   if (!mount) return {};
   std::ifstream table("/proc/self/mountinfo");

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double first_pass_seconds = 30;  ///< at the end, if no pass was verified before
 constexpr double last_pass_seconds = 2;    ///< at the end, for the pass in progress
-constexpr int most_last_passes = 8;        ///< at the end, for pending injections
+constexpr int max_last_passes = 8;         ///< at the end, for pending injections
 constexpr double stop_seconds = 30;        ///< for one chunk on the slowest disks
 constexpr double remove_seconds = 30;      ///< the disk may flush open files first
 
@@ -89,7 +89,7 @@ Result<std::uint64_t> FileWorkload::file_bytes() {
   const DiskSpace& space = found.value();
   std::uint64_t bytes = std::max(options_.size, FilePass::block_bytes);
   if (const std::uint64_t most =
-          most_file_bytes(space, environment_.place.local_size, FilePass::largest_chunk);
+          max_file_bytes(space, environment_.place.local_size, FilePass::largest_chunk);
       bytes > most) {
     if (most < FilePass::block_bytes)
       return Status(
@@ -184,7 +184,7 @@ bool FileWorkload::await_request(const std::stop_token& stop) {
 /// At the end: true if no pass was verified yet, or due injections have not been applied.
 bool FileWorkload::wants_last_pass() const {
   if (pass_->figures().passes == 0) return true;
-  return last_passes_ < most_last_passes &&
+  return last_passes_ < max_last_passes &&
          std::any_of(injection_rows.begin(), injection_rows.end(), [this](const InjectionRow& row) {
            return is_of_files(row.kind) && environment_.injector.waits(row.kind, step_);
          });
@@ -276,7 +276,7 @@ void FileWorkload::stop_background() {
   static_cast<void>(remove_files_within(0));
 }
 
-Status FileWorkload::finish(const Ending& ending) {
+Status FileWorkload::finish(const Shutdown& ending) {
   finished_ = true;
   hurried_ = ending.hurry;
   if (!pass_) return {};

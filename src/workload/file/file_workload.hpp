@@ -39,7 +39,7 @@ class FileWorkload : public Workload {
   /// Returns failures of the device.
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   void stop_background() override;
-  Status finish(const Ending& ending) override;
+  Status finish(const Shutdown& ending) override;
   PartReport report() const override;
 
   const std::array<std::string, FilePass::files>& paths() const { return paths_; }

@@ -30,7 +30,7 @@ struct Write {
 };
 
 /// Corrupted blocks of a file, kept from one opening for writing to the next.
-struct Spoiled {
+struct Corruption {
   std::vector<std::uint64_t> now;     ///< offsets of blocks corrupted now
   std::vector<std::uint64_t> before;  ///< the same at the previous opening: had no right block
 
@@ -45,7 +45,7 @@ struct Shared {
   Injector& injector;
   std::function<std::int64_t()> step;
   std::uint64_t seed;
-  std::map<std::string, Spoiled> spoiled;
+  std::map<std::string, Corruption> spoiled;
   std::uint64_t refusals = 0;  ///< writes that the full disk will still refuse
 
   Status refuse_if_full(const std::string& path, std::uint64_t offset);
@@ -112,7 +112,7 @@ class InjectingFile : public OpenFile {
   const std::string path_;
   const std::uint64_t old_size_;  ///< size in bytes when opened: this much was written before
   const bool direct_;
-  Spoiled& spoiled_;
+  Corruption& spoiled_;
   bool struck_ = false;
   alignas(file_block_bytes) FileBlock aligned_{};  ///< aligned for direct I/O
 };

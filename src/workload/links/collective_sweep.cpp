@@ -15,8 +15,8 @@ namespace egt {
 namespace {
 
 constexpr std::uint64_t word = sizeof(std::uint32_t);
-constexpr std::uint64_t probe_bytes = 1'000'000;
-constexpr int most_in_row = 16;  ///< each needs its own patterns for every pair of ranks
+constexpr std::uint64_t ready_bytes = 1'000'000;
+constexpr int max_in_row = 16;  ///< each needs its own patterns for every pair of ranks
 /// Alignment of the parts in words, if they are long enough, for kernel speed.
 constexpr std::uint64_t part_grain = 64;
 
@@ -111,7 +111,7 @@ Result<LinkCollectiveOutcome> LinkCollectiveTrial::make() {
   changes_ = true;
   std::vector<double> own;
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
-    const Row row = row_of(i, plan.rows[i].bytes, std::min(plan.rows[i].count, most_in_row));
+    const Row row = row_of(i, plan.rows[i].bytes, std::min(plan.rows[i].count, max_in_row));
     if (!outcome_.sizes.empty() && outcome_.sizes.back().bytes == bytes_of(row)) continue;
     EGT_TRY_ASSIGN(const double seconds, measure(row, plan.repeats));
     outcome_.sizes.push_back({.bytes = bytes_of(row), .seconds = 0});
@@ -127,7 +127,7 @@ Result<LinkCollectiveOutcome> LinkCollectiveTrial::make() {
 /// Uses the slowest rank's first measurements, so that all ranks have the same plan.
 Result<PairPlan> LinkCollectiveTrial::agree_on_plan() {
   std::array<double, 2> own{};
-  const std::uint64_t sizes[] = {word * ranks(), std::min(probe_bytes, options_.size)};
+  const std::uint64_t sizes[] = {word * ranks(), std::min(ready_bytes, options_.size)};
   constexpr int probe_repeats = 2;        // the first repeat opens the connections
   constexpr std::uint64_t probes = 1000;  // row numbers of probes, different from those of sizes
   for (std::size_t i = 0; i < own.size(); ++i) {
@@ -137,7 +137,7 @@ Result<PairPlan> LinkCollectiveTrial::agree_on_plan() {
   for (std::size_t i = 0; i < all.size(); ++i) own[i % own.size()] = std::max(own[i % own.size()], all[i]);
   constexpr double shortest = 1e-9;
   return plan_pair(options_, limits_,
-                   {.least_seconds = own[0],
+                   {.min_seconds = own[0],
                     .bytes_per_second = static_cast<double>(sizes[1]) / std::max(own[1], shortest)});
 }
 
@@ -170,8 +170,8 @@ Result<double> LinkCollectiveTrial::measure(const Row& row, int repeats) {
            }}));
   bench_.count_verified(received(row).bytes() * static_cast<std::uint64_t>(repeats));
   rows_.push_back(row);
-  told_.emplace_back(&bench_.told(0), &bench_.told(0) + reports_of(ranks_));
-  for (const Mismatches& found : told_.back()) outcome_.own_wrong_words += found.count;
+  reported_.emplace_back(&bench_.reported(0), &bench_.reported(0) + reports_of(ranks_));
+  for (const Mismatches& found : reported_.back()) outcome_.own_wrong_words += found.count;
   return timing_of(seconds_of(measured)).median;
 }
 
@@ -184,16 +184,17 @@ Result<std::vector<double>> LinkCollectiveTrial::share_means(const std::vector<d
 
 /// Gathers all ranks' reports for the first size at which any rank found a mismatch.
 Status LinkCollectiveTrial::judge() {
-  const auto own = std::find_if(told_.begin(), told_.end(), [](const auto& told) {
-    return std::any_of(told.begin(), told.end(), [](const Mismatches& found) { return found.count > 0; });
+  const auto own = std::find_if(reported_.begin(), reported_.end(), [](const auto& reported) {
+    return std::any_of(reported.begin(), reported.end(),
+                       [](const Mismatches& found) { return found.count > 0; });
   });
-  const std::array<double, 1> first = {static_cast<double>(own - told_.begin())};
+  const std::array<double, 1> first = {static_cast<double>(own - reported_.begin())};
   EGT_TRY_ASSIGN(const auto firsts, share_(first));
   const auto row = static_cast<std::size_t>(*std::min_element(firsts.begin(), firsts.end()));
-  if (row == told_.size()) return {};
+  if (row == reported_.size()) return {};
   const std::size_t count = reports_of(ranks_);
   std::vector<Mismatches> all(count * ranks());
-  EGT_TRY(bench_.gather(told_[row].data(), all.data(), count * sizeof(Mismatches)));
+  EGT_TRY(bench_.gather(reported_[row].data(), all.data(), count * sizeof(Mismatches)));
   std::vector<RankReports> reports;
   for (std::size_t rank = 0; rank < ranks(); ++rank)
     reports.push_back(rank_reports(all.data() + rank * count, ranks_));

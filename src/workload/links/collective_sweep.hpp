@@ -75,8 +75,8 @@ class LinkCollectiveTrial {
   const Share share_;
   const int ranks_, self_;
   bool changes_ = false;
-  std::vector<Row> rows_;                      ///< all measured rows, including those for the plan
-  std::vector<std::vector<Mismatches>> told_;  ///< this rank's reports, per row
+  std::vector<Row> rows_;                          ///< all measured rows, including those for the plan
+  std::vector<std::vector<Mismatches>> reported_;  ///< this rank's reports, per row
   LinkCollectiveOutcome outcome_;
 };
 

@@ -17,7 +17,7 @@ constexpr std::size_t pilot_bytes = 64;   ///< sent, received, and reduced for a
 enum Stop : std::size_t { own_stop, peers_stop, all_stops, stop_words };
 constexpr std::uint64_t busy_words = 1024;
 constexpr int calibration_turns = 4000;
-constexpr double least_hold_ms = 0.3;
+constexpr double min_hold_ms = 0.3;
 
 }  // namespace
 
@@ -27,14 +27,14 @@ std::uint64_t link_seed(std::uint64_t run_seed, std::initializer_list<std::uint6
   return seed;
 }
 
-Status LinkContext::prepare(std::size_t most_reports) {
+Status LinkContext::prepare(std::size_t max_reports) {
   Device& device = environment_.device;
   EGT_TRY(allocate());
-  const std::size_t small = std::max(text_bytes, most_reports * sizeof(Mismatches));
+  const std::size_t small = std::max(text_bytes, max_reports * sizeof(Mismatches));
   const std::size_t all = small * static_cast<std::size_t>(environment_.place.size);
   EGT_TRY_ASSIGN(pinned_, device.allocate_pinned(small + all));
-  EGT_TRY_ASSIGN(reports_, device.allocate(most_reports * sizeof(Mismatches)));
-  EGT_TRY_ASSIGN(told_reports_, device.allocate_pinned(most_reports * sizeof(Mismatches)));
+  EGT_TRY_ASSIGN(reports_, device.allocate(max_reports * sizeof(Mismatches)));
+  EGT_TRY_ASSIGN(told_reports_, device.allocate_pinned(max_reports * sizeof(Mismatches)));
   EGT_TRY_ASSIGN(small_, device.allocate(small + all));
   EGT_TRY_ASSIGN(stops_, device.allocate_pinned(stop_words * sizeof(float)));
   EGT_TRY_ASSIGN(stream_, device.create_stream(StreamPriority::normal, StreamUse::without_products));
@@ -67,7 +67,7 @@ Status LinkContext::calibrate_hold() {
 
 Status LinkContext::hold(double milliseconds) {
   if (turns_a_ms_ <= 0) return {};
-  const double ms = least_hold_ms + milliseconds;
+  const double ms = min_hold_ms + milliseconds;
   return environment_.device.sine_exponential({busy_.as<std::uint32_t>(), busy_words},
                                               static_cast<int>(turns_a_ms_ * ms) + 1,
                                               busy_digest_.as<Digest>(), *stream_);
@@ -156,7 +156,7 @@ Status LinkContext::idle(double seconds) {
 
 /// The alignment message also carries the stop requests of the aligned ranks. The host word is free again: a
 /// `wait` came between, so the stream has completed the previous copy.
-Status LinkContext::tell_stop(void* word) {
+Status LinkContext::report_stop(void* word) {
   *told_stop(own_stop) = stopping_() ? 1 : 0;
   return environment_.device.copy(word, told_stop(own_stop), sizeof(float), *stream_);
 }
@@ -164,14 +164,14 @@ Status LinkContext::tell_stop(void* word) {
 Status LinkContext::align_with(int peer) {
   const Message send{pilot_.data(), pilot_bytes, peer};
   const Message receive{pilot_.as<std::byte>() + peers_stop * pilot_bytes, pilot_bytes, peer};
-  EGT_TRY(tell_stop(send.data));
+  EGT_TRY(report_stop(send.data));
   aligned_ = Aligned::pair;
   return environment_.communicator.exchange({&send, 1}, {&receive, 1}, *stream_);
 }
 
 Status LinkContext::align_with_all() {
   std::byte* const sum = pilot_.as<std::byte>() + all_stops * pilot_bytes;
-  EGT_TRY(tell_stop(sum));
+  EGT_TRY(report_stop(sum));
   aligned_ = Aligned::all;
   return environment_.communicator.all_reduce(sum, 1, ElementType::f32, *stream_);
 }
@@ -203,7 +203,7 @@ Result<std::vector<LinkRepeat>> LinkContext::measure(const LinkMeasurement& m) {
 std::optional<WrongData> LinkContext::wrong_data(int from, std::uint64_t bytes, std::size_t reports) const {
   std::optional<WrongData> wrong;
   for (std::size_t i = 0; i < reports; ++i) {
-    const Mismatches& found = told(i);
+    const Mismatches& found = reported(i);
     if (found.count == 0) continue;
     if (!wrong) {
       const Mismatches::Sample sample = lowest_sample(found);

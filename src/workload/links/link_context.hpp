@@ -54,8 +54,8 @@ class LinkContext {
         bytes_(bytes),
         stopping_(std::move(stopping)) {}
 
-  /// Allocates the memory, for up to `most_reports` verifications at once.
-  Status prepare(std::size_t most_reports);
+  /// Allocates the memory, for up to `max_reports` verifications at once.
+  Status prepare(std::size_t max_reports);
   /// After the communicator was aborted: waits until the streams are empty.
   Status recover(double seconds);
   /// Call after `recover`, with the new communicator. Replaces memory to which a library may still write.
@@ -95,11 +95,11 @@ class LinkContext {
   Status align_with(int peer);
   Status align_with_all();
   /// Runs a measurement and returns seconds per transfer for each repeat. Reports start empty; read them with
-  /// `told` afterwards. Returns `stopped` on all aligned ranks if any of them was asked to stop.
+  /// `reported` afterwards. Returns `stopped` on all aligned ranks if any of them was asked to stop.
   Result<std::vector<LinkRepeat>> measure(const LinkMeasurement& measurement);
 
   Mismatches* report(std::size_t index) const { return reports_.as<Mismatches>() + index; }
-  const Mismatches& told(std::size_t index) const { return told_reports_.as<Mismatches>()[index]; }
+  const Mismatches& reported(std::size_t index) const { return told_reports_.as<Mismatches>()[index]; }
   /// Summarizes the first `reports` reports of transfers of `bytes` each. Empty if all data are correct.
   std::optional<WrongData> wrong_data(int from, std::uint64_t bytes, std::size_t reports) const;
 
@@ -124,7 +124,7 @@ class LinkContext {
   enum class Aligned { nobody, pair, all };
   Status allocate();
   Status calibrate_hold();
-  Status tell_stop(void* word);
+  Status report_stop(void* word);
   bool is_stopped() const;
   Result<bool> leads_device();
   Result<double> clock_seconds() const;

@@ -13,7 +13,7 @@ namespace egt {
 namespace {
 
 /// PCIe reaches its full rate at much smaller sizes. Pinning memory needs about one second per gigabyte.
-constexpr std::uint64_t most_bytes = 256'000'000;
+constexpr std::uint64_t max_bytes = 256'000'000;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ std::string place_of_host_copy(int rank, std::uint64_t bytes) {
 
 LinkHostCopies::LinkHostCopies(LinkContext& bench, std::int64_t trial, const LinksOptions& options)
     : bench_(bench), trial_(trial) {
-  outcome_.bytes = std::min(options.size, most_bytes) / sizeof(std::uint32_t) * sizeof(std::uint32_t);
+  outcome_.bytes = std::min(options.size, max_bytes) / sizeof(std::uint32_t) * sizeof(std::uint32_t);
   outcome_.repeats = options.repeats;
 }
 

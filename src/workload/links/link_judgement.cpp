@@ -48,8 +48,8 @@ struct Limit {
 
 void raise_by_line_rate(Limit& limit, const LinkType& type) {
   if (!type.line_rate_bytes_per_second) return;
-  limit.raise(least_share_of_line_rate * *type.line_rate_bytes_per_second,
-              fmt::format("{:.0f} % of the line rate of {:.3g} GB/s", least_share_of_line_rate * 100,
+  limit.raise(min_share_of_line_rate * *type.line_rate_bytes_per_second,
+              fmt::format("{:.0f} % of the line rate of {:.3g} GB/s", min_share_of_line_rate * 100,
                           *type.line_rate_bytes_per_second * 1e-9));
 }
 
@@ -70,7 +70,7 @@ class PeerMedians {
   void raise(Limit& limit, const LinkFigure& figure) const {
     const std::string& type = figure.type.text;
     const double share =
-        figure.type.kind == LinkKind::memory ? least_share_of_peers_in_memory : least_share_of_peers;
+        figure.type.kind == LinkKind::memory ? min_share_of_peers_in_memory : min_share_of_peers;
     const auto text = [&](double median, const std::string& without) {
       return fmt::format("{:.0f} % of the median of such pairs{}, {:.3g} GB/s", share * 100, without,
                          median * 1e-9);
@@ -139,14 +139,14 @@ Finding finding_of(std::string where, const std::vector<const Slow*>& slow) {
   }
   finding.ranks.assign(ranks.begin(), ranks.end());
   if (pairs.size() > 1) {
-    constexpr std::size_t most_named = 8;
+    constexpr std::size_t max_named = 8;
     finding.text += fmt::format(", at {}; slow:", pair_text({worst.figure->from, worst.figure->to}, "->"));
     std::size_t named = 0;
     for (const Pair& pair : pairs) {
-      if (++named > most_named) break;
+      if (++named > max_named) break;
       finding.text += fmt::format("{} {}", named > 1 ? "," : "", pair_text(pair));
     }
-    if (pairs.size() > most_named) finding.text += fmt::format(" and {} more", pairs.size() - most_named);
+    if (pairs.size() > max_named) finding.text += fmt::format(" and {} more", pairs.size() - max_named);
   }
   finding.expected = worst.limit * 1e-9;
   finding.actual = judged_rate(*worst.figure) * 1e-9;
@@ -164,17 +164,17 @@ class Teller {
   }
 
   std::vector<Finding> tell() {
-    tell_hosts();
-    tell_together("every pair", [](const Pair&) { return true; });
+    report_hosts();
+    report_together("every pair", [](const Pair&) { return true; });
     for (const LinkEndpoint& end : ends_)
-      if (tell_together(fmt::format("all links of rank {}", end.rank), [&](const Pair& pair) {
+      if (report_together(fmt::format("all links of rank {}", end.rank), [&](const Pair& pair) {
             return pair.first == end.rank || pair.second == end.rank;
           })) {
         findings_.back().rank = end.rank;
         findings_.back().hostname = end.hostname;
       }
     const std::set<Pair> left = open_;
-    for (const Pair& pair : left) tell_pair(pair);
+    for (const Pair& pair : left) report_pair(pair);
     return std::move(findings_);
   }
 
@@ -184,18 +184,18 @@ class Teller {
   const LinkEndpoint& end(int rank) const { return ends_[static_cast<std::size_t>(rank)]; }
 
   /// Reports the pairs that match `which` together, if there are two or more and all are slow.
-  bool tell_together(const std::string& where, const Which& which) {
+  bool report_together(const std::string& where, const Which& which) {
     std::set<Pair> pairs;
     for (const Pair& pair : all_)
       if (which(pair)) pairs.insert(pair);
     const bool all_slow =
         std::all_of(pairs.begin(), pairs.end(), [&](auto& one) { return open_.contains(one); });
     if (pairs.size() < 2 || !all_slow) return false;
-    tell_these(where, pairs);
+    report_these(where, pairs);
     return true;
   }
 
-  void tell_hosts() {
+  void report_hosts() {
     std::map<std::pair<std::string, std::string>, std::string> between;
     for (const Pair& pair : all_) {
       const auto hosts = std::minmax(end(pair.first).host_id, end(pair.second).host_id);
@@ -204,21 +204,21 @@ class Teller {
             fmt::format("{} <-> {}", host_name(end(pair.first), ends_), host_name(end(pair.second), ends_));
     }
     for (const auto& [hosts, where] : between)
-      tell_together(where, [&, ids = hosts](const Pair& pair) {
+      report_together(where, [&, ids = hosts](const Pair& pair) {
         return std::minmax(end(pair.first).host_id, end(pair.second).host_id) ==
                std::pair<const std::string&, const std::string&>(ids.first, ids.second);
       });
   }
 
-  void tell_pair(const Pair& pair) {
+  void report_pair(const Pair& pair) {
     const bool both =
         std::count_if(slow_.begin(), slow_.end(), [&](const Slow& one) { return one.pair() == pair; }) > 1;
     const auto one =
         std::find_if(slow_.begin(), slow_.end(), [&](auto& slow) { return slow.pair() == pair; });
-    tell_these(both ? pair_text(pair) : pair_text({one->figure->from, one->figure->to}, "->"), {pair});
+    report_these(both ? pair_text(pair) : pair_text({one->figure->from, one->figure->to}, "->"), {pair});
   }
 
-  void tell_these(const std::string& where, const std::set<Pair>& pairs) {
+  void report_these(const std::string& where, const std::set<Pair>& pairs) {
     std::vector<const Slow*> slow;
     for (const Slow& one : slow_)
       if (pairs.contains(one.pair())) slow.push_back(&one);

@@ -23,8 +23,8 @@
 /// ranks that share cores are compared with the user's limit only.
 namespace egt {
 
-constexpr double least_share_of_line_rate = 0.75;
-constexpr double least_share_of_peers = 0.9, least_share_of_peers_in_memory = 0.2;
+constexpr double min_share_of_line_rate = 0.75;
+constexpr double min_share_of_peers = 0.9, min_share_of_peers_in_memory = 0.2;
 
 /// Rates of one direction in bytes per second, by the faster method.
 struct LinkFigure {

@@ -7,9 +7,9 @@
 namespace egt {
 namespace {
 
-constexpr std::uint64_t probe_bytes = 1'000'000, least_bytes = 8;
-constexpr int least_in_probe = 8, probe_repeats = 2;  // the first one sets up the connection
-constexpr double copy_call_ms = 0.02;                 ///< upper estimate of the host time to enqueue a copy
+constexpr std::uint64_t probe_bytes = 1'000'000, min_bytes = 8;
+constexpr int min_in_probe = 8, probe_repeats = 2;  // the first one sets up the connection
+constexpr double copy_call_ms = 0.02;               ///< upper estimate of the host time to enqueue a copy
 constexpr double longest_leading_hold_ms = 25;
 
 }  // namespace
@@ -29,15 +29,15 @@ Result<PairOutcome> LinkPairTest::make() {
 Result<std::string> LinkPairTest::open_peers_memory() {
   const std::string refused = "!";  // cannot occur in a handle
   EGT_TRY_ASSIGN(
-      const std::string told,
+      const std::string reported,
       bench_.swap_text(setup_.peer, bench_.handle().empty() ? refused + bench_.unshared() : bench_.handle()));
   std::string why;
-  if (told.starts_with(refused)) {
-    why = told.substr(refused.size());
+  if (reported.starts_with(refused)) {
+    why = reported.substr(refused.size());
   } else if (bench_.handle().empty()) {
     why = bench_.unshared();
   } else {
-    auto opened = bench_.device().open_shared(told);
+    auto opened = bench_.device().open_shared(reported);
     if (opened.ok()) peers_memory_ = std::move(opened.value());
     why = opened.status().what();
   }
@@ -53,7 +53,7 @@ Result<std::vector<LinkRepeat>> LinkPairTest::keep(const PairMeasurement& m) {
 
 /// Uses the slower of both ranks' values, so that both compute the same plan.
 Result<PairProbe> LinkPairTest::probe() {
-  const TransferRow rows[] = {{.bytes = least_bytes, .count = least_in_probe},
+  const TransferRow rows[] = {{.bytes = min_bytes, .count = min_in_probe},
                               {.bytes = std::min(probe_bytes, setup_.options.size)}};
   std::array<double, 2> own{}, theirs{};
   for (std::size_t i = 0; i < own.size(); ++i) {
@@ -65,7 +65,7 @@ Result<PairProbe> LinkPairTest::probe() {
   EGT_TRY(bench_.swap(setup_.peer, own.data(), theirs.data(), sizeof own));
   for (std::size_t i = 0; i < own.size(); ++i) own[i] = std::max(own[i], theirs[i]);
   constexpr double shortest = 1e-9;
-  return PairProbe{.least_seconds = own[0],
+  return PairProbe{.min_seconds = own[0],
                    .bytes_per_second = static_cast<double>(rows[1].bytes) / std::max(own[1], shortest)};
 }
 
@@ -98,13 +98,13 @@ Status LinkPairTest::measure_rows(const PairPlan& plan) {
 
 Status LinkPairTest::measure_latency() {
   const bool in_turns = setup_.method == LinkMethod::exchange;
-  const auto room = static_cast<int>(std::min<std::uint64_t>(bench_.bytes() / least_bytes, latency_copies));
+  const auto room = static_cast<int>(std::min<std::uint64_t>(bench_.bytes() / min_bytes, latency_copies));
   EGT_TRY_ASSIGN(auto blocks,
                  keep({.sends = in_turns || is_lower_,
                        .receives = in_turns || !is_lower_,
                        .in_turns = in_turns,
                        .starts = is_lower_,
-                       .row = {.bytes = least_bytes,
+                       .row = {.bytes = min_bytes,
                                .count = std::min(room, in_turns ? latency_round_trips : latency_copies)},
                        .repeats = latency_blocks,
                        .must_lead = true}));

@@ -21,7 +21,7 @@ struct PairSide {
   int repeats = 0;
   LinkLatency latency;  ///< measured on the lower rank only
   /// Median seconds per transfer, by size: one way, and both ways at once.
-  std::array<double, most_link_sizes> one_way{}, both_ways{};
+  std::array<double, max_link_sizes> one_way{}, both_ways{};
   LinkTiming one_way_largest, both_largest;
 };
 

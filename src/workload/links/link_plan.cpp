@@ -7,9 +7,9 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t least_ranks_for_rounds = 4;  ///< with fewer, a round is one pair, already measured
-constexpr std::size_t most_again = 8;              ///< trials; a node with more slow pairs is slow anyway
-constexpr int fewest_repeats = 3;                  ///< with fewer, a median means little
+constexpr std::size_t min_ranks_for_rounds = 4;  ///< with fewer, a round is one pair, already measured
+constexpr std::size_t max_again = 8;             ///< trials; a node with more slow pairs is slow anyway
+constexpr int fewest_repeats = 3;                ///< with fewer, a median means little
 
 /// Pairs of round `round` of a round-robin tournament by the circle method: the last player stays, the others
 /// rotate. With an odd number of ranks the last player is a dummy.
@@ -27,10 +27,10 @@ std::vector<LinkTrial::Pair> tournament_round(int ranks, int round) {
 
 TransferRow row_of(std::uint64_t bytes, std::uint64_t buffer, const LinkLimits& limits,
                    const PairProbe& probe) {
-  const double seconds = probe.least_seconds + static_cast<double>(bytes) / probe.bytes_per_second;
+  const double seconds = probe.min_seconds + static_cast<double>(bytes) / probe.bytes_per_second;
   const double wanted = std::ceil(limits.row_seconds / std::max(seconds, 1e-9));
   const auto room = static_cast<double>(std::min(buffer, limits.row_bytes) / bytes);
-  const double most = std::max(1.0, std::min<double>(room, limits.most_in_row));
+  const double most = std::max(1.0, std::min<double>(room, limits.max_in_row));
   return {.bytes = bytes, .count = static_cast<int>(std::clamp(wanted, 1.0, most))};
 }
 
@@ -39,7 +39,7 @@ double seconds_of(const PairPlan& plan, const LinkLimits& limits, const PairProb
   double sum = 0;
   for (const TransferRow& row : plan.rows) {
     const auto bytes = static_cast<double>(row.total());
-    sum += row.count * probe.least_seconds + bytes / probe.bytes_per_second +
+    sum += row.count * probe.min_seconds + bytes / probe.bytes_per_second +
            bytes * limits.upkeep_seconds_per_byte;
   }
   return sum * passes * plan.repeats;
@@ -64,9 +64,9 @@ std::vector<LinkTrial> plan_link_trials(const std::vector<std::string>& host_ids
         if (method == LinkMethod::exchange ||
             host_ids[static_cast<std::size_t>(a)] == host_ids[static_cast<std::size_t>(b)])
           trials.push_back({.kind = LinkTrial::Kind::pair, .pairs = {{a, b}}, .method = method});
-  const std::size_t again = std::min(most_again, 2 * trials.size());
+  const std::size_t again = std::min(max_again, 2 * trials.size());
   for (std::size_t i = 0; i < again; ++i) trials.push_back({.kind = LinkTrial::Kind::again});
-  if (host_ids.size() >= least_ranks_for_rounds)
+  if (host_ids.size() >= min_ranks_for_rounds)
     for (int round = 0; round < ranks - 1 + ranks % 2; ++round)
       trials.push_back({.kind = LinkTrial::Kind::round, .pairs = tournament_round(ranks, round)});
   for (int rank = 0; rank < ranks; ++rank) trials.push_back({.kind = LinkTrial::Kind::host, .rank = rank});
@@ -78,7 +78,7 @@ std::vector<LinkTrial> plan_link_trials(const std::vector<std::string>& host_ids
 
 std::vector<std::uint64_t> link_sizes(std::uint64_t largest) {
   std::vector<std::uint64_t> sizes;
-  for (std::uint64_t size = 8; size < largest && sizes.size() + 1 < most_link_sizes; size *= 8)
+  for (std::uint64_t size = 8; size < largest && sizes.size() + 1 < max_link_sizes; size *= 8)
     sizes.push_back(size);
   sizes.push_back(largest);
   return sizes;
@@ -90,7 +90,7 @@ LinkLimits link_limits(bool is_gpu, double timeout_seconds) {
   if (is_gpu) {
     limits.upkeep_seconds_per_byte = 1e-12;
   } else {
-    limits.most_in_row = 64;
+    limits.max_in_row = 64;
     limits.row_bytes = 2 << 20;
     limits.upkeep_seconds_per_byte = 1e-9;
   }

@@ -44,7 +44,7 @@ std::vector<LinkTrial> plan_link_trials(const std::vector<std::string>& host_ids
 
 /// Sizes in bytes: powers of 8 below `largest`, then `largest` itself (above 0).
 std::vector<std::uint64_t> link_sizes(std::uint64_t largest);
-constexpr std::size_t most_link_sizes = 21;
+constexpr std::size_t max_link_sizes = 21;
 
 /// `count` transfers of `bytes` each, one after the other, timed together.
 struct TransferRow {
@@ -57,7 +57,7 @@ struct TransferRow {
 
 /// Performance of a pair measured by a few probe transfers: the slower of both ways.
 struct PairProbe {
-  double least_seconds = 0;     ///< per transfer of a few bytes
+  double min_seconds = 0;       ///< per transfer of a few bytes
   double bytes_per_second = 1;  ///< of a larger transfer
 };
 
@@ -77,7 +77,7 @@ constexpr int latency_blocks = 25, latency_copies = 64, latency_round_trips = 8;
 struct LinkLimits {
   double trial_seconds = 3;            ///< approximate limit of one pair's trial
   double row_seconds = 3e-3;           ///< target time of a row of small transfers; enough for the clock
-  int most_in_row = 256;               ///< transfers per row
+  int max_in_row = 256;                ///< transfers per row
   std::uint64_t row_bytes = 64 << 20;  ///< limit of a row of several transfers
   double upkeep_seconds_per_byte = 0;  ///< for filling before and verifying after
 };

@@ -62,7 +62,7 @@ std::optional<std::size_t> pair_to_measure_again(const std::vector<PairResult>& 
   std::optional<std::size_t> chosen;
   for (const LinkFigure& slow : slow_links(directions_of(pairs, ends), warn_below)) {
     const PairResult& pair = pairs[slow.source];
-    if (pair.is_settled || pair.looks() >= most_looks) continue;
+    if (pair.is_settled || pair.looks() >= max_looks) continue;
     if (!chosen || pair.looks() < pairs[*chosen].looks()) chosen = slow.source;
   }
   return chosen;

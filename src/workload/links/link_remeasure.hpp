@@ -12,7 +12,7 @@
 namespace egt {
 
 /// Max measurements of a pair by one method; their median counts.
-constexpr int most_looks = 3;
+constexpr int max_looks = 3;
 
 /// Every measured direction by the faster method. `source` is the index of that measurement in `pairs`.
 std::vector<LinkFigure> directions_of(const std::vector<PairResult>& pairs,

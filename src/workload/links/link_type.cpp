@@ -68,8 +68,9 @@ LinkType nvlink_type(const Bundle& links, bool through_switch) {
 /// The driver's answer for these two devices, if it has one.
 std::optional<bool> told_nvlink(const LinkEndpoint& a, const LinkEndpoint& b) {
   for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)})
-    if (const auto told = one->links.nvlink_to.find(other->pci_id); told != one->links.nvlink_to.end())
-      return told->second;
+    if (const auto reported = one->links.nvlink_to.find(other->pci_id);
+        reported != one->links.nvlink_to.end())
+      return reported->second;
   return std::nullopt;
 }
 
@@ -81,14 +82,14 @@ std::optional<LinkType> nvlink_between(const LinkEndpoint& a, const LinkEndpoint
   };
   const auto to_switch = [](const NvLink& link) { return link.end == NvLink::End::nvswitch; };
   const auto any = [](const NvLink&) { return true; };
-  const auto told = told_nvlink(a, b);
-  if (told == false) return std::nullopt;
+  const auto reported = told_nvlink(a, b);
+  if (reported == false) return std::nullopt;
   const Bundle direct = lesser(bundle(a, leads_to(b)), bundle(b, leads_to(a)));
   if (direct.count > 0) return nvlink_type(direct, false);
   const Bundle switched = lesser(bundle(a, to_switch), bundle(b, to_switch));
   if (switched.count > 0) return nvlink_type(switched, true);
   const Bundle all = lesser(bundle(a, any), bundle(b, any));
-  if (told == true && all.count > 0) return nvlink_type(all, false);
+  if (reported == true && all.count > 0) return nvlink_type(all, false);
   return std::nullopt;
 }
 

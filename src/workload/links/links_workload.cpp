@@ -119,7 +119,7 @@ Status LinksWorkload::make_by_kind(std::int64_t trial) {
 template <typename T>
 Result<std::vector<T>> LinksWorkload::share_each(const T& own, const char* phase) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(double) == 0 &&
-                sizeof(T) <= most_figures * sizeof(double));
+                sizeof(T) <= max_figures * sizeof(double));
   std::array<double, sizeof(T) / sizeof(double)> figures;
   std::memcpy(figures.data(), &own, sizeof(T));
   EGT_TRY_ASSIGN(const auto all, share(figures, phase));
@@ -151,7 +151,7 @@ Result<LinksWorkload::PairNews> LinksWorkload::test_pair(std::int64_t trial, Pai
                .side = made.value().side};
   for (const WrongData& wrong : made.value().wrong) {
     own.wrong_words += wrong.words;
-    tell_wrong(wrong, trial);
+    report_wrong(wrong, trial);
   }
   return own;
 }
@@ -244,7 +244,7 @@ Status LinksWorkload::make_round(std::int64_t trial) {
   auto made = test.measure(m);
   if (made.status().code() == StatusCode::stopped) return {};  // all ranks stop together
   EGT_TRY_ASSIGN(const MeasuredRow measured, std::move(made));
-  if (measured.wrong) tell_wrong(*measured.wrong, trial);
+  if (measured.wrong) report_wrong(*measured.wrong, trial);
   const LinkTiming own = m.sends ? timing_of(seconds_of(measured.repeats)) : LinkTiming();
   EGT_TRY_ASSIGN(const auto all, share_each(own, "waits for all pairs' figures"));
   for (RoundResult::PairFigures& pair : round.pairs)
@@ -259,10 +259,10 @@ Status LinksWorkload::make_host(std::int64_t trial) {
   for (int looks = 1; made.ok(); ++looks) {
     host_.outcome = std::move(made.value());
     host_.is_made = true;
-    for (const WrongData& wrong : host_.outcome.wrong) tell_wrong(wrong, trial);
+    for (const WrongData& wrong : host_.outcome.wrong) report_wrong(wrong, trial);
     const std::vector<Finding> slow = judge_host();
     if (slow.empty()) return {};
-    if (looks == most_looks) {
+    if (looks == max_looks) {
       for (const Finding& finding : slow) environment().records.emit(finding, trial);
       return {};
     }
@@ -286,7 +286,7 @@ Status LinksWorkload::make_collective(std::int64_t trial) {
   result.is_made = true;
   wrong_words_ += result.outcome.own_wrong_words;
   if (rank() == 0)
-    for (const CollectiveFinding& finding : result.outcome.findings) tell_wrong_collective(result, finding);
+    for (const CollectiveFinding& finding : result.outcome.findings) report_wrong_collective(result, finding);
   return {};
 }
 
@@ -323,12 +323,12 @@ Status LinksWorkload::recover(double timeout_seconds) {
   return {};
 }
 
-Status LinksWorkload::finish(const Ending& ending) {
+Status LinksWorkload::finish(const Shutdown& ending) {
   if (!ending.hurry) judge_pairs();
   return {};
 }
 
-void LinksWorkload::tell_wrong(const WrongData& wrong, std::int64_t trial) {
+void LinksWorkload::report_wrong(const WrongData& wrong, std::int64_t trial) {
   wrong_words_ += wrong.words;
   Fault fault = fault_of(environment(), "link", "links", phase_of(trial), trial);
   fault.part = name();
@@ -354,7 +354,8 @@ void LinksWorkload::tell_wrong(const WrongData& wrong, std::int64_t trial) {
   environment().records.emit(fault);
 }
 
-void LinksWorkload::tell_wrong_collective(const CollectiveResult& result, const CollectiveFinding& finding) {
+void LinksWorkload::report_wrong_collective(const CollectiveResult& result,
+                                            const CollectiveFinding& finding) {
   const char* const name = to_string(result.collective);
   Fault fault = fault_of(environment(), "collective", fmt::format("links: known-answer {}", name),
                          fmt::format("links: {}", name), trial());

@@ -28,7 +28,7 @@ class LinksWorkload : public MeasurementWorkload {
 
   std::string name() const override { return "links"; }
   std::int64_t trials() const override { return static_cast<std::int64_t>(trials_.size()); }
-  Status finish(const Ending& ending) override;
+  Status finish(const Shutdown& ending) override;
   /// This rank's own share of the work.
   PartReport report() const override;
   std::vector<PartReport> reports() const override;
@@ -74,8 +74,8 @@ class LinksWorkload : public MeasurementWorkload {
   /// The pair's own trials that succeeded.
   std::vector<const PairResult*> done_between(int a, int b) const;
 
-  void tell_wrong(const WrongData& wrong, std::int64_t trial);
-  void tell_wrong_collective(const CollectiveResult& result, const CollectiveFinding& finding);
+  void report_wrong(const WrongData& wrong, std::int64_t trial);
+  void report_wrong_collective(const CollectiveResult& result, const CollectiveFinding& finding);
   void judge_pairs();
   std::vector<Finding> judge_host() const;
   std::set<std::pair<int, int>> slow_directions(const PairResult& pair,

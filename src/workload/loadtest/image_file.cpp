@@ -39,9 +39,8 @@ Status bad(std::string why) {
 
 Status check_size(std::int64_t width, std::int64_t height) {
   if (width < 1 || height < 1) return bad("has no pixels");
-  if (width > most_image_pixels / height)
-    return bad(
-        fmt::format("is too large: {} x {} pixels; the limit is {}", width, height, most_image_pixels));
+  if (width > max_image_pixels / height)
+    return bad(fmt::format("is too large: {} x {} pixels; the limit is {}", width, height, max_image_pixels));
   return {};
 }
 
@@ -177,8 +176,8 @@ Status read_file(const std::string& path, std::string& bytes) {
   const auto refuse = [&](std::string_view why) { return bad(fmt::format("{} {}", printable(path), why)); };
   if (!S_ISREG(about.st_mode)) return refuse("is not a regular file");
   if (about.st_size == 0) return refuse("is empty");
-  if (about.st_size > most_image_bytes)
-    return refuse(fmt::format("is too large: {} bytes; the limit is {}", about.st_size, most_image_bytes));
+  if (about.st_size > max_image_bytes)
+    return refuse(fmt::format("is too large: {} bytes; the limit is {}", about.st_size, max_image_bytes));
   bytes.resize(static_cast<std::size_t>(about.st_size));
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t read = ::read(file.get(), bytes.data() + done, bytes.size() - done);

@@ -9,8 +9,8 @@
 namespace egt {
 
 /// Limits of an image's pixels and of a file's bytes. The second also limits a decoder's memory blocks.
-constexpr std::int64_t most_image_pixels = std::int64_t{1} << 26;
-constexpr std::int64_t most_image_bytes = std::int64_t{1} << 29;
+constexpr std::int64_t max_image_pixels = std::int64_t{1} << 26;
+constexpr std::int64_t max_image_bytes = std::int64_t{1} << 29;
 
 /// Whether the name has an image extension: .ppm, .png, .jpg or .jpeg, in any case.
 bool is_image_name(std::string_view name);

@@ -17,7 +17,7 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t most_entries = std::size_t{1} << 24;
+constexpr std::size_t max_entries = std::size_t{1} << 24;
 constexpr std::uint64_t of_order = 16;  ///< purpose of the key
 
 /// Lists the images below a folder, following links, except links to an enclosing folder.
@@ -37,9 +37,9 @@ class Listing {
     for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
       if (stop_.stop_requested())
         return {StatusCode::stopped, "a stop was asked for while images were listed"};
-      if (++entries_ > most_entries)
+      if (++entries_ > max_entries)
         return {StatusCode::unavailable,
-                fmt::format("{} has more than {} entries", printable(folder_), most_entries)};
+                fmt::format("{} has more than {} entries", printable(folder_), max_entries)};
       const std::string name = entry->path().filename().string();
       std::error_code unknown;
       if (entry->is_directory(unknown))

@@ -10,7 +10,7 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t most_answers = 256;  // per test, in both rounds
+constexpr std::size_t max_answers = 256;  // per test, in both rounds
 
 std::vector<Answers> of_questions(const std::vector<Answers>& ranks,
                                   const std::vector<std::size_t>& questions, std::size_t first) {
@@ -30,7 +30,7 @@ Status LoadChecks::prepare() {
   EGT_TRY_ASSIGN(made_, device.create_event(EventUse::order));
   exchange_ = std::make_unique<DigestExchange>(device, environment_.communicator, *stream_,
                                                environment_.board.line("main"));
-  EGT_TRY(exchange_->prepare(most_answers));
+  EGT_TRY(exchange_->prepare(max_answers));
   EGT_TRY_ASSIGN(groups_, exchange_->groups_of(environment_.device_model, environment_.peer_timeout_seconds));
   return {};
 }
@@ -40,7 +40,7 @@ Status LoadChecks::begin(const LoadJob& job, const std::string& name) {
   answers_ = job.answers();
   past_.clear();
   found_ = false;
-  if (2 * answers_.size() <= most_answers) return {};
+  if (2 * answers_.size() <= max_answers) return {};
   return {StatusCode::internal,
           fmt::format("{}: {} answers, more than there is memory for", name, answers_.size())};
 }
@@ -97,11 +97,11 @@ bool LoadChecks::judge(const std::vector<Answers>& answers, const Questions& que
                        std::int64_t step, std::vector<Answers>& past) {
   if (questions.empty()) return true;
   past.resize(answers.size());
-  const std::vector<Dissent> dissents = vote(answers, groups_, past);
+  const std::vector<Mismatch> dissents = vote(answers, groups_, past);
   remember(past, answers, dissents);
   const int own = environment_.place.rank;
   bool own_is_right = true;
-  for (const Dissent& dissent : dissents) {
+  for (const Mismatch& dissent : dissents) {
     found_ = true;
     const auto& suspects = dissent.suspects;
     if (dissent.rank == own || std::find(suspects.begin(), suspects.end(), own) != suspects.end())

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double burst_seconds = 0.5;  // between meetings of the ranks
 constexpr std::int64_t warm_up = 2;    // iterations that are not measured
-constexpr std::int64_t most_burst = 256;
+constexpr std::int64_t max_burst = 256;
 
 }  // namespace
 
@@ -91,7 +91,7 @@ Status LoadTestSuite::run_iterations(std::int64_t count, LoadRun& run) {
     count -= burst;
     const double rate = static_cast<double>(burst) / std::max(1e-3 * met_.ms, 1e-6);
     burst = std::clamp<std::int64_t>(static_cast<std::int64_t>(rate * burst_seconds), 1,
-                                     std::min(2 * burst, most_burst));
+                                     std::min(2 * burst, max_burst));
   }
   return {};
 }

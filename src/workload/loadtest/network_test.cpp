@@ -209,7 +209,7 @@ Result<std::string> NetworkTest::inject(const Injection& injection, Flip& flip) 
   const auto words =
       static_cast<std::uint64_t>(of_gradient ? layer.weight_count : net_->plan().y_of(layer).count() / 2);
   flip = choose_flip(injection, words, environment_.seed);
-  net_->set_tampering({{.tensor = tensor, .flip = flip}});
+  net_->set_tensor_faults({{.tensor = tensor, .flip = flip}});
   return net_->name_of(tensor);
 }
 

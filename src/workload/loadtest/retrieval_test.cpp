@@ -11,7 +11,7 @@
 namespace egt {
 namespace {
 
-constexpr double least_recall_gain = 10;  // min ratio of recall@1 to chance
+constexpr double min_recall_gain = 10;  // min ratio of recall@1 to chance
 
 /// Trains an encoder twice, step by step: on this device alone, and in shards on all. Both must give the same
 /// bits on all ranks.
@@ -115,7 +115,7 @@ Result<std::string> RetrievalTest::inject(const Injection& injection, Flip& flip
   const auto words =
       static_cast<std::uint64_t>(of_gradient ? weights.count : config.block * config.embedding / 2);
   flip = choose_flip(injection, words, environment_.seed);
-  alone_->set_tampering(RetrievalTampering{
+  alone_->set_tensor_faults(RetrievalFault{
       .part = of_gradient ? RetrievalPart::gradient : RetrievalPart::embeddings, .index = 0, .flip = flip});
   return std::string(of_gradient ? "gradient of shard 0" : "embeddings of block 0");
 }
@@ -150,9 +150,9 @@ std::string RetrievalTest::failure() const {
   if (!std::isfinite(loss_last_)) return "the loss is not finite";
   if (alone_scores_->hits != all_scores_->hits)
     return "one device alone finds other documents than all together";
-  if (made_ < iterations() || all_scores_->recall(0) >= least_recall_gain * chance()) return {};
+  if (made_ < iterations() || all_scores_->recall(0) >= min_recall_gain * chance()) return {};
   return fmt::format("recall@1 is {:.4g} after training, not even {} times chance ({:.4g})",
-                     all_scores_->recall(0), least_recall_gain, chance());
+                     all_scores_->recall(0), min_recall_gain, chance());
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ std::uint64_t offset_of(std::uint64_t block_offset, const Mismatches::Sample& sa
 }  // namespace
 
 std::optional<Mismatches::Sample> MemoryLedger::news(std::uint64_t block_offset, const Mismatches& found) {
-  if (found.count == 0 || blocks_.contains(block_offset) || words_.size() >= most_words) return std::nullopt;
+  if (found.count == 0 || blocks_.contains(block_offset) || words_.size() >= max_words) return std::nullopt;
   std::optional<Mismatches::Sample> lowest;
   for (const Mismatches::Sample& sample : samples_of(found))
     if (words_.insert(offset_of(block_offset, sample)).second && (!lowest || sample.index < lowest->index))

@@ -19,7 +19,7 @@ namespace egt {
 /// thread at a time.
 class MemoryLedger {
  public:
-  static constexpr std::size_t most_words = 1u << 16;  ///< words remembered; then no more reports
+  static constexpr std::size_t max_words = 1u << 16;  ///< words remembered; then no more reports
 
   /// Returns the lowest new wrong word, if any. `block_offset`: bytes from the start of the region to the
   /// verified words. A block with more wrong words than samples reports nothing new until it was right again.

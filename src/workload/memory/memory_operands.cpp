@@ -53,7 +53,7 @@ Status MemoryPatrol::take_next_operand(const std::stop_token& stop) {
 
 /// Fills the block with finite numbers, runs all of them through sine and exponential, and then keeps them as
 /// GEMM operands until all results are judged.
-Status MemoryPatrol::take_operand(std::size_t block, const ProductLane::Plan& plan,
+Status MemoryPatrol::take_operand(std::size_t block, const GemmLane::Plan& plan,
                                   const std::stop_token& stop) {
   const Check check{.block = block,
                     .expected = courses_[block].pattern(),
@@ -111,7 +111,7 @@ Status MemoryPatrol::turn(std::size_t block, Window window, int iterations, cons
         const std::string what = fmt::format("{}, {} of sine and exponential on", place,
                                              counted(static_cast<std::uint64_t>(iterations), "iteration"));
         if (!word || !evidence.runs_agree())
-          tell_disagreement(offset, evidence, fmt::format("{} {}", what, counted(window.count, "word")));
+          report_disagreement(offset, evidence, fmt::format("{} {}", what, counted(window.count, "word")));
         else if (iterations <= comparable_iterations)
           compare_with_host(float_from_bits(*word), operand, iterations,
                             offset + last * sizeof(std::uint32_t),
@@ -149,7 +149,7 @@ void MemoryPatrol::count_turns(const Evidence& evidence, double turns, double de
   if (evidence.runs_agree()) figures_.turns += turns;
 }
 
-void MemoryPatrol::tell_disagreement(std::uint64_t offset, const Evidence& evidence, std::string where) {
+void MemoryPatrol::report_disagreement(std::uint64_t offset, const Evidence& evidence, std::string where) {
   emit_disagreement(environment_.records, fault_of(environment_, "extreme", "repetition", "memory", step_),
                     offset, evidence, std::move(where));
   const std::lock_guard lock(mutex_);

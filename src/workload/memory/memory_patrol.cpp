@@ -33,8 +33,8 @@ std::uint64_t distinct_words(const Flip& flip, std::uint64_t words) {
 }  // namespace
 
 MemoryPatrol::MemoryPatrol(Environment& environment, std::vector<MemoryBlock> blocks,
-                           std::unique_ptr<OperationPipeline> in_flight,
-                           std::unique_ptr<ProductLane> products, int buffer_iterations)
+                           std::unique_ptr<OperationPipeline> in_flight, std::unique_ptr<GemmLane> products,
+                           int buffer_iterations)
     : environment_(environment),
       device_(environment.device),
       blocks_(std::move(blocks)),
@@ -335,7 +335,7 @@ Status MemoryPatrol::judge(const Check& check, const Mismatches& found, double d
   if (found.count == 0) return {};
   blocks_[check.block].right = false;
   const auto news = ledger_.news(blocks_[check.block].offset, found);
-  return news ? tell_mismatch(check, found, *news) : Status();
+  return news ? report_mismatch(check, found, *news) : Status();
 }
 
 void MemoryPatrol::count_enqueued(const Check& check) {
@@ -355,8 +355,8 @@ void MemoryPatrol::count_verification(const Check& check, const Mismatches& foun
 }
 
 /// Diagnoses one wrong word: stored or only read wrong, and whether the cell holds both values.
-Status MemoryPatrol::tell_mismatch(const Check& check, const Mismatches& found,
-                                   const Mismatches::Sample& sample) {
+Status MemoryPatrol::report_mismatch(const Check& check, const Mismatches& found,
+                                     const Mismatches::Sample& sample) {
   // Final content of the word after all work enqueued so far.
   const std::uint32_t content = PatternFunction(courses_[check.block].pattern())(sample.index);
   EGT_TRY_ASSIGN(const CellProbe probe,

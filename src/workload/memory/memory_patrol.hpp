@@ -14,10 +14,10 @@
 #include "egt/device/device.hpp"
 #include "egt/workload/workload.hpp"
 #include "workload/common/operation_pipeline.hpp"
+#include "workload/memory/gemm_lane.hpp"
 #include "workload/memory/memory_findings.hpp"
 #include "workload/memory/memory_plan.hpp"
 #include "workload/memory/memory_suite.hpp"
-#include "workload/memory/product_lane.hpp"
 
 namespace egt {
 
@@ -80,7 +80,7 @@ class MemoryPatrol {
   static constexpr std::size_t operations_in_flight = 8;
 
   MemoryPatrol(Environment& environment, std::vector<MemoryBlock> blocks,
-               std::unique_ptr<OperationPipeline> in_flight, std::unique_ptr<ProductLane> products,
+               std::unique_ptr<OperationPipeline> in_flight, std::unique_ptr<GemmLane> products,
                int buffer_iterations);
 
   /// Prepares the diagnosis, fills every block with its first pattern and waits for that.
@@ -98,7 +98,7 @@ class MemoryPatrol {
   /// Last enqueued step, for the records.
   void set_step(std::int64_t step) { step_ = step; }
   PatrolFigures figures() const;
-  const ProductLane& products() const { return *products_; }
+  const GemmLane& products() const { return *products_; }
   const std::vector<MemoryBlock>& blocks() const { return blocks_; }
 
  private:
@@ -150,7 +150,7 @@ class MemoryPatrol {
   Status strike(std::size_t block);
 
   Status take_next_operand(const std::stop_token& stop);
-  Status take_operand(std::size_t block, const ProductLane::Plan& plan, const std::stop_token& stop);
+  Status take_operand(std::size_t block, const GemmLane::Plan& plan, const std::stop_token& stop);
   Status turn_all(std::size_t block, const std::stop_token& stop);
   Status turn_window(std::size_t block, const std::stop_token& stop);
   Status turn(std::size_t block, Window window, int iterations, const std::stop_token& stop);
@@ -161,10 +161,10 @@ class MemoryPatrol {
   void count_enqueued(const Check& check);
   void count_verification(const Check& check, const Mismatches& found, double device_ms);
   void count_turns(const Evidence& evidence, double turns, double device_ms);
-  Status tell_mismatch(const Check& check, const Mismatches& found, const Mismatches::Sample& sample);
+  Status report_mismatch(const Check& check, const Mismatches& found, const Mismatches::Sample& sample);
   void compare_with_host(float actual, std::uint32_t operand, int iterations, std::uint64_t offset,
                          std::string where);
-  void tell_disagreement(std::uint64_t offset, const Evidence& evidence, std::string where);
+  void report_disagreement(std::uint64_t offset, const Evidence& evidence, std::string where);
 
   Environment& environment_;
   Device& device_;
@@ -186,7 +186,7 @@ class MemoryPatrol {
   PatrolFigures figures_;
   std::unique_ptr<OperationPipeline>
       in_flight_;  ///< both last: their streams finish before the memory is freed
-  std::unique_ptr<ProductLane> products_;
+  std::unique_ptr<GemmLane> products_;
 };
 
 }  // namespace egt

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "workload/memory/product_lane.hpp"
+#include "workload/memory/gemm_lane.hpp"
 
 namespace egt {
 namespace {
@@ -48,7 +48,7 @@ std::uint64_t MemoryPlan::fill_bytes() const {
 }
 
 std::uint64_t MemoryPlan::product_bytes() const {
-  return ProductLane::bytes_for(product_rows);
+  return GemmLane::bytes_for(product_rows);
 }
 
 Result<MemoryPlan> plan_memory(const MemoryInfo& now, const SizeOrShare& fill) {

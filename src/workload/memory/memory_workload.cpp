@@ -6,15 +6,15 @@
 #include <fmt/format.h>
 
 #include "egt/core/units.hpp"
-#include "workload/common/alone_rate.hpp"
 #include "workload/common/findings.hpp"
+#include "workload/common/standalone_rate.hpp"
 
 namespace egt {
 namespace {
 
 constexpr double stop_seconds = 10;
 
-std::uint64_t least_verifications(const PatrolFigures& figures) {
+std::uint64_t min_verifications(const PatrolFigures& figures) {
   const auto least = std::min_element(figures.verifications.begin(), figures.verifications.end());
   return least == figures.verifications.end() ? 0 : *least;
 }
@@ -27,7 +27,7 @@ Json passes_by_name(const PatrolFigures& figures) {
   return passes;
 }
 
-std::string wrong_in(const PatrolFigures& figures, const ProductFigures& products) {
+std::string wrong_in(const PatrolFigures& figures, const GemmFigures& products) {
   if (figures.mismatches) return counted(figures.mismatches, "wrong word") + " in memory";
   if (const std::uint64_t wrong = figures.disagreements + products.disagreements)
     return fmt::format("{} operations were wrong, or gave other bits when they were repeated", wrong);
@@ -43,13 +43,12 @@ Status MemoryWorkload::prepare() {
   EGT_TRY_ASSIGN(auto in_flight,
                  OperationPipeline::create(device, StreamPriority::background, StreamUse::all,
                                            "the memory test", MemoryPatrol::operations_in_flight));
-  EGT_TRY_ASSIGN(auto pipeline,
-                 OperationPipeline::create(device, StreamPriority::low, StreamUse::all,
-                                           "the memory-resident GEMMs", ProductLane::in_flight));
+  EGT_TRY_ASSIGN(auto pipeline, OperationPipeline::create(device, StreamPriority::low, StreamUse::all,
+                                                          "the memory-resident GEMMs", GemmLane::in_flight));
   EGT_TRY_ASSIGN(product_rates_, product_rates(pipeline->stream()));
   EGT_TRY_ASSIGN(filled_, device.memory());
   const SizeOrShare fill = fill_within(options_.fill, filled_.total_bytes, options_.limit);
-  tell_smaller_fill(fill);
+  report_smaller_fill(fill);
   EGT_TRY_ASSIGN(plan_, plan_memory(filled_, fill));
   if (plan_.block_bytes.empty())
     return {
@@ -58,7 +57,7 @@ Status MemoryWorkload::prepare() {
                     "more with --memory, or for none (--memory 0)",
                     format_bytes(plan_.wanted_bytes), format_bytes(plan_.used_bytes))};
   EGT_TRY_ASSIGN(auto products,
-                 ProductLane::create(environment_, product_rates_, std::move(pipeline), plan_.product_rows));
+                 GemmLane::create(environment_, product_rates_, std::move(pipeline), plan_.product_rows));
   EGT_TRY_ASSIGN(std::vector<MemoryBlock> blocks, allocate_blocks(plan_));
   patrol_ = std::make_unique<MemoryPatrol>(environment_, std::move(blocks), std::move(in_flight),
                                            std::move(products), options_.buffer_iterations);
@@ -82,7 +81,7 @@ Result<ProductRates> MemoryWorkload::product_rates(Stream& stream) {
   return rates;
 }
 
-void MemoryWorkload::tell_smaller_fill(const SizeOrShare& fill) const {
+void MemoryWorkload::report_smaller_fill(const SizeOrShare& fill) const {
   const std::uint64_t asked = options_.fill.of(filled_.total_bytes), taken = fill.of(filled_.total_bytes);
   if (taken < asked)
     environment_.records.warning(
@@ -131,7 +130,7 @@ Status MemoryWorkload::retire(std::int64_t, StepOutcome&) {
 /// GPU memory must be verified continuously under any other load. The host backend is exempt, because its CPU
 /// cores are shared with other processes.
 void MemoryWorkload::look_for_starvation() {
-  constexpr double least_share = 0.01;
+  constexpr double min_share = 0.01;
   // A longer interval between two steps means that the process, and thus its memory test, was stopped.
   constexpr double longest_step_s = 1;
   if (!verify_rate_ || starvation_told_ || environment_.device.info().backend != "cuda") return;
@@ -141,7 +140,7 @@ void MemoryWorkload::look_for_starvation() {
   const auto bytes = static_cast<double>(figures.bytes_verified + figures.bytes_written);
   const double seconds = std::exchange(window_seconds_, 0);
   const double share = (bytes - std::exchange(window_bytes_, bytes)) / seconds / *verify_rate_;
-  if (share >= least_share || environment_.load.duty() < 1) return;
+  if (share >= min_share || environment_.load.duty() < 1) return;
   starvation_told_ = true;
   Finding finding;
   finding.kind = "starved";
@@ -150,7 +149,7 @@ void MemoryWorkload::look_for_starvation() {
   finding.device_uuid = environment_.device.info().uuid;
   finding.where = "memory";
   finding.actual = share * *verify_rate_ * 1e-9;
-  finding.expected = least_share * *verify_rate_ * 1e-9;
+  finding.expected = min_share * *verify_rate_ * 1e-9;
   finding.text = fmt::format(
       "the memory test starves: {:.3g} GB/s over {:.0f} s, less than 1 % of the "
       "{:.3g} "
@@ -159,7 +158,7 @@ void MemoryWorkload::look_for_starvation() {
   environment_.records.emit(finding);
 }
 
-Status MemoryWorkload::finish(const Ending& ending) {
+Status MemoryWorkload::finish(const Shutdown& ending) {
   finished_ = true;
   hurried_ = ending.hurry;
   const Status stopped = thread_.stop(ending.seconds(stop_seconds));
@@ -187,8 +186,7 @@ Status MemoryWorkload::verify_all() {
 
 std::string MemoryWorkload::undone(const PatrolFigures& figures) const {
   if (const Status status = thread_.failure(); !status.ok()) return status.what();
-  if (finished_ && !hurried_ && least_verifications(figures) == 0)
-    return "not all of the memory was verified";
+  if (finished_ && !hurried_ && min_verifications(figures) == 0) return "not all of the memory was verified";
   return {};
 }
 
@@ -210,7 +208,7 @@ PartReport MemoryWorkload::report() const {
     return report;
   }
   const PatrolFigures figures = patrol_->figures();
-  const ProductFigures products = patrol_->products().figures();
+  const GemmFigures products = patrol_->products().figures();
   double flops = 0;
   Json by_precision = Json::object();
   for (const auto& [precision, done] : products.flops) {
@@ -226,7 +224,7 @@ PartReport MemoryWorkload::report() const {
        {"rounds", figures.rounds},
        {"passes", passes_by_name(figures)},
        {"visits", figures.visits},
-       {"minimum_visits", least_verifications(figures)},
+       {"minimum_visits", min_verifications(figures)},
        {"bytes_verified", figures.bytes_verified},
        {"bytes_written", figures.bytes_written},
        {"verify_gb_per_s",

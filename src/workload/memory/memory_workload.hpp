@@ -36,10 +36,10 @@ class MemoryWorkload : public Workload {
   /// Returns the error of the memory test.
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   void stop_background() override { thread_.ask_to_stop(); }
-  Status finish(const Ending& ending) override;
+  Status finish(const Shutdown& ending) override;
   PartReport report() const override;
 
-  /// See ProductLane::answers. Any thread.
+  /// See GemmLane::answers. Any thread.
   std::vector<OperandAnswer> answers() const;
 
   /// The filled blocks in order of offset, for tests and fault injection.
@@ -49,7 +49,7 @@ class MemoryWorkload : public Workload {
   Result<ProductRates> product_rates(Stream& stream);
   void look_for_starvation();
   Status verify_all();
-  void tell_smaller_fill(const SizeOrShare& fill) const;
+  void report_smaller_fill(const SizeOrShare& fill) const;
   Result<std::vector<MemoryBlock>> allocate_blocks(const MemoryPlan& plan) const;
   /// Planned work that was not done, whatever was found; empty: none.
   std::string undone(const PatrolFigures& figures) const;

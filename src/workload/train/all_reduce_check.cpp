@@ -29,8 +29,8 @@ Slices slices_of(const PassDigests& step, std::size_t bucket) {
   return all;
 }
 
-Dissent suspects_of(std::size_t ranks, const Digest& a, const Digest& b) {
-  Dissent dissent{
+Mismatch suspects_of(std::size_t ranks, const Digest& a, const Digest& b) {
+  Mismatch dissent{
       .question = 0, .rank = -1, .suspects = {}, .blame = Blame::ambiguous, .expected = a, .actual = b};
   dissent.suspects.resize(ranks);
   std::iota(dissent.suspects.begin(), dissent.suspects.end(), 0);
@@ -45,17 +45,17 @@ std::vector<WrongSum> wrong_sums(const PassDigests& step) {
     std::vector<Answers> results;
     for (const MlpTrainer::PassDigests& rank : step) results.push_back({rank.sums[bucket]});
     const Slices slices = slices_of(step, bucket);
-    std::vector<Dissent> dissents = vote(results);
+    std::vector<Mismatch> dissents = vote(results);
     const bool is_decided = std::all_of(dissents.begin(), dissents.end(),
-                                        [](const Dissent& dissent) { return dissent.rank >= 0; });
-    const bool is_explained = std::any_of(dissents.begin(), dissents.end(), [&](const Dissent& dissent) {
+                                        [](const Mismatch& dissent) { return dissent.rank >= 0; });
+    const bool is_explained = std::any_of(dissents.begin(), dissents.end(), [&](const Mismatch& dissent) {
       return dissent.rank == slices.first_wrong;
     });
     if (!is_decided || (slices.first_wrong >= 0 && !is_explained)) {
       const Digest& other = is_decided ? results[0][0] : dissents.back().actual;
       dissents = {suspects_of(step.size(), results[0][0], other)};
     }
-    for (Dissent& dissent : dissents)
+    for (Mismatch& dissent : dissents)
       found.push_back({.bucket = bucket,
                        .dissent = std::move(dissent),
                        .checked_by = slices.first_wrong,

@@ -13,7 +13,7 @@ namespace egt {
 struct WrongSum {
   std::size_t bucket = 0;
   /// The rank with the wrong result, or all ranks as suspects.
-  Dissent dissent;
+  Mismatch dissent;
   int checked_by = -1;                            ///< the rank whose slice contains `sample`
   std::optional<Mismatches::Sample> sample = {};  ///< first wrong element of that slice; none: not located
   std::uint64_t count = 0;                        ///< wrong elements in all slices

@@ -14,9 +14,9 @@ namespace egt {
 
 namespace {
 
-constexpr double least_gain = 1.02;  ///< a smaller gain is noise, and new GEMM shapes have a cost
+constexpr double min_gain = 1.02;  ///< a smaller gain is noise, and new GEMM shapes have a cost
 constexpr std::int64_t settle_steps = MlpTrainer::depth + 2;  ///< delay of measurements; an epoch is longer
-constexpr std::int64_t least_steps = 20;                      ///< for a mean
+constexpr std::int64_t min_steps = 20;                        ///< for a mean
 
 /// GEMMs are tiled, so an even share has at least 32 grains of at most 64 samples.
 std::int64_t grain_of(std::int64_t even) {
@@ -78,7 +78,7 @@ BatchShare BatchBalance::share_of(std::int64_t step, int rank) const {
   return {.global = global_, .first = std::accumulate(samples.begin(), own, std::int64_t{0}), .local = *own};
 }
 
-std::int64_t BatchBalance::most_samples(int rank) const {
+std::int64_t BatchBalance::max_samples(int rank) const {
   return most_.empty() ? even_.front() : most_[static_cast<std::size_t>(rank)];
 }
 
@@ -104,7 +104,7 @@ void BatchBalance::end_epoch(std::int64_t step, Precision next) {
   epoch_ = step + 1;
   const std::vector<double>* newest = nullptr;
   for (auto& [precision, times] : times_) {
-    if (times.steps < least_steps) continue;
+    if (times.steps < min_steps) continue;
     times.ms_per_sample = std::exchange(times.sums_ms, {});
     for (std::size_t rank = 0; rank < even_.size(); ++rank)
       times.ms_per_sample[rank] /= static_cast<double>(times.steps * even_[rank]);
@@ -115,7 +115,7 @@ void BatchBalance::end_epoch(std::int64_t step, Precision next) {
   const std::vector<double>* wanted = own.empty() ? newest : &own;
   if (wanted == nullptr) return;
   auto samples = balanced_samples(global_, *wanted, std::max(unit_, grain_of(global_ / place_.size)), most_);
-  if (slowest(samples_, *wanted) >= least_gain * slowest(samples, *wanted))
+  if (slowest(samples_, *wanted) >= min_gain * slowest(samples, *wanted))
     change(step + MlpTrainer::depth + 1, std::move(samples));  // none of these steps is enqueued yet
 }
 

@@ -33,7 +33,7 @@ class BatchBalance {
   /// Share of any rank in any step up to MlpTrainer::depth after the last retired one.
   BatchShare share_of(std::int64_t step, int rank) const;
   /// Samples that fit a rank's memory.
-  std::int64_t most_samples(int rank) const;
+  std::int64_t max_samples(int rank) const;
   /// Adds the times of a retired step: StepResult::all_compute_ms.
   void add(std::int64_t step, Precision precision, const std::vector<double>& all_compute_ms);
   /// The last step of an epoch, `step`, was retired; the next epoch has precision `next`.

@@ -74,7 +74,7 @@ std::int64_t CheckSchedule::planned_period() const {
     const double at_least_ms = dearest() / budget / haste;
     steps = std::max(paid_ms, at_least_ms) / *step_ms_;
   }
-  const double least = static_cast<double>(least_period);
+  const double least = static_cast<double>(min_period);
   return static_cast<std::int64_t>(std::ceil(std::clamp(steps, least, never)));
 }
 
@@ -112,8 +112,8 @@ void StepCosts::give_up() {
   note_ = {};
 }
 
-StepNote StepCosts::take_note() {
-  return std::exchange(note_, StepNote{});
+StepMessage StepCosts::take_note() {
+  return std::exchange(note_, StepMessage{});
 }
 
 std::optional<double> StepCosts::fraction() const {

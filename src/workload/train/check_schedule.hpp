@@ -19,7 +19,7 @@ class CheckSchedule {
   /// Steps before the first check by budget; its cost is compensated later.
   static constexpr std::int64_t first_check = 5;
   /// Min steps between two checks by budget, because a check's result arrives two steps later.
-  static constexpr std::int64_t least_period = 3;
+  static constexpr std::int64_t min_period = 3;
   /// Cap on the cost of a check after the first, relative to the costliest recent check or a step. The excess
   /// is an external stall and is not charged. Otherwise a stall of one second would delay checks for minutes.
   static constexpr double stall_factor = 4;
@@ -73,7 +73,7 @@ class StepCosts {
   /// The steps in flight were aborted; drops their pending reports.
   void give_up();
   /// Cost to report to the peers, once; all 0: nothing new.
-  StepNote take_note();
+  StepMessage take_note();
   /// Share of the time of all steps; none: not measured yet.
   std::optional<double> fraction() const;
 
@@ -88,7 +88,7 @@ class StepCosts {
   int affected_steps_ = 0;
   double all_ms_ = 0;
   std::optional<double> checks_ms_;  ///< none: no check was measured yet
-  StepNote note_;
+  StepMessage note_;
 };
 
 }  // namespace egt

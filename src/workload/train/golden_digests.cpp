@@ -143,11 +143,11 @@ Status GoldenCheck::prepare(const Golden* known, const std::string& device_model
   return {};
 }
 
-std::optional<Dissent> GoldenCheck::compare(const Answers& own, const std::string& precision) {
+std::optional<Mismatch> GoldenCheck::compare(const Answers& own, const std::string& precision) {
   const auto known = known_.find(precision);
   if (known == known_.end()) return std::nullopt;
   compared_.insert(precision);
-  Dissent found;
+  Mismatch found;
   found.count = 0;
   for (std::size_t q = own.size(); q-- > 0;) {
     const Digest& expected = known->second->at(questions_[q]);

@@ -51,7 +51,7 @@ class GoldenCheck {
   Status prepare(const Golden* known, const std::string& device_model, const std::string& work,
                  const std::vector<std::string>& precisions, const std::string& path_for_messages);
   /// Differences of the answers; `count` is 0 if there is none. Nothing: the file lacks this precision.
-  std::optional<Dissent> compare(const Answers& own, const std::string& precision);
+  std::optional<Mismatch> compare(const Answers& own, const std::string& precision);
 
   const std::set<std::string>& compared() const { return compared_; }  ///< precisions
   const std::set<std::string>& unknown() const { return unknown_; }    ///< precisions not in the file

@@ -45,7 +45,7 @@ std::optional<LossApart> first_loss_apart(const Repetition& repetition, std::int
 
 void LossHistory::keep(std::int64_t step, const std::vector<float>& own_losses) {
   if (too_many_ || own_losses.size() < 2) return;
-  if (losses_.size() + own_losses.size() > most_losses) return cut(0, true);
+  if (losses_.size() + own_losses.size() > max_losses) return cut(0, true);
   if (losses_.empty()) first_step_ = step;
   ranks_ = own_losses.size();
   losses_.insert(losses_.end(), own_losses.begin(), own_losses.end());
@@ -137,7 +137,7 @@ void LossWatch::give_up() {
 }
 
 void LossWatch::tell(const Nonfinite& loss, std::uint64_t check) {
-  Dissent dissent;
+  Mismatch dissent;
   dissent.suspects = loss.ranks;
   if (dissent.suspects.size() == 1) dissent.rank = dissent.suspects.front();
   if (environment_.place.size > 1 && dissent.suspects.empty())

@@ -17,7 +17,7 @@ namespace egt {
 /// first. A single rank keeps none. Not thread-safe.
 class LossHistory {
  public:
-  static constexpr std::size_t most_losses = std::size_t{1} << 22;  ///< of all ranks: 16 MiB, twice
+  static constexpr std::size_t max_losses = std::size_t{1} << 22;  ///< of all ranks: 16 MiB, twice
 
   /// Steps must be consecutive. `own_losses`: by rank.
   void keep(std::int64_t step, const std::vector<float>& own_losses);

@@ -43,7 +43,7 @@ class OperationAudit final : public OperationObserver {
  public:
   struct Config {
     std::size_t gemms = 0;             ///< max GEMMs and bias gradient sums per pass
-    std::int64_t most_rows = 0;        ///< of a pass
+    std::int64_t max_rows = 0;         ///< of a pass
     std::int64_t widest_layer = 0;     ///< in neurons
     std::size_t other_operations = 0;  ///< max per pass and the updates before it
     std::uint64_t seed = 0;

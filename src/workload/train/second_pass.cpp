@@ -22,7 +22,7 @@ std::pair<std::size_t, std::uint64_t> compare(const Answers& a, const Answers& b
   return {first, count};
 }
 
-Dissent dissent_of(int rank, Blame blame, const Answers& expected, const Answers& actual) {
+Mismatch mismatch_of(int rank, Blame blame, const Answers& expected, const Answers& actual) {
   const auto [question, count] = compare(expected, actual);
   return {.question = question,
           .rank = rank,
@@ -52,8 +52,8 @@ std::vector<PassDifference> pass_differences(const PassDigests& step, const std:
   return found;
 }
 
-std::vector<Dissent> decide_passes(const PassDigests& step, const PassDigests& repeated,
-                                   const std::vector<int>& second_of) {
+std::vector<Mismatch> decide_passes(const PassDigests& step, const PassDigests& repeated,
+                                    const std::vector<int>& second_of) {
   const std::vector<PassDifference> differences = pass_differences(step, second_of);
   const bool is_repeated = is_repetition(step, repeated);
   std::map<int, int> involved;  // number of differences per rank
@@ -61,20 +61,20 @@ std::vector<Dissent> decide_passes(const PassDigests& step, const PassDigests& r
     ++involved[one.first];
     if (one.second != one.first) ++involved[one.second];
   }
-  std::map<int, Dissent> wrong;
+  std::map<int, Mismatch> wrong;
   std::vector<PassDifference> open;
   for (const PassDifference& one : differences) {
     const Answers &first = step[at(one.first)].first, &second = step[at(one.second)].second;
     bool decided = false;
     if (one.first == one.second) {
-      wrong.try_emplace(one.first, dissent_of(one.first, Blame::certain, first, second));
+      wrong.try_emplace(one.first, mismatch_of(one.first, Blame::certain, first, second));
       decided = true;
     } else if (is_repeated) {
       for (const auto& [rank, actual, expected] :
            {std::tuple(one.first, &first, &repeated[at(one.first)].first),
             std::tuple(one.second, &second, &repeated[at(one.second)].second)})
         if (compare(*actual, *expected).second > 0) {
-          wrong.try_emplace(rank, dissent_of(rank, Blame::certain, *expected, *actual));
+          wrong.try_emplace(rank, mismatch_of(rank, Blame::certain, *expected, *actual));
           decided = true;
         }
     }
@@ -91,17 +91,17 @@ std::vector<Dissent> decide_passes(const PassDigests& step, const PassDigests& r
       const bool is_first = involved[one.first] > involved[one.second];
       const int rank = is_first ? one.first : one.second;
       wrong.try_emplace(
-          rank, dissent_of(rank, Blame::majority, is_first ? second : first, is_first ? first : second));
+          rank, mismatch_of(rank, Blame::majority, is_first ? second : first, is_first ? first : second));
       continue;
     }
     suspects.insert({one.first, one.second});
     if (first_open == nullptr) first_open = &one;
   }
-  std::vector<Dissent> dissents;
+  std::vector<Mismatch> dissents;
   for (auto& [rank, dissent] : wrong) dissents.push_back(std::move(dissent));
   if (first_open != nullptr) {
-    dissents.push_back(dissent_of(-1, Blame::ambiguous, step[at(first_open->first)].first,
-                                  step[at(first_open->second)].second));
+    dissents.push_back(mismatch_of(-1, Blame::ambiguous, step[at(first_open->first)].first,
+                                   step[at(first_open->second)].second));
     dissents.back().suspects.assign(suspects.begin(), suspects.end());
   }
   return dissents;

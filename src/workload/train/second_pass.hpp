@@ -25,14 +25,14 @@ std::vector<PassDifference> pass_differences(const PassDigests& step, const std:
 /// differs. Empty `repeated`: the step was not repeated.
 bool is_repetition(const PassDigests& step, const PassDigests& repeated);
 
-/// Finds the faulty ranks if passes differ: one Dissent each, and one for suspects. `repeated`: the same step
-/// from the same state, computed again; empty: not repeated.
+/// Finds the faulty ranks if passes differ: one Mismatch each, and one for suspects. `repeated`: the same
+/// step from the same state, computed again; empty: not repeated.
 /// 1. A rank that computed its own batch twice, with different results, is wrong.
 /// 2. A rank whose pass digests differ from those of its repetition is wrong: `certain`.
 /// 3. If the repetitions are equal, or used other weights: a rank that differs from both neighbours in a ring
 ///    of three or more is wrong (`majority`).
 /// 4. Otherwise both ranks are suspects.
-std::vector<Dissent> decide_passes(const PassDigests& step, const PassDigests& repeated,
-                                   const std::vector<int>& second_of);
+std::vector<Mismatch> decide_passes(const PassDigests& step, const PassDigests& repeated,
+                                    const std::vector<int>& second_of);
 
 }  // namespace egt

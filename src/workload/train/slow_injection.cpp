@@ -10,7 +10,7 @@ namespace egt {
 namespace {
 
 constexpr std::uint64_t scratch_words = 1024;  // one iteration is far below 1 % of a step
-constexpr int most_turns = 1 << 22, fastest_growth = 8;
+constexpr int max_turns = 1 << 22, fastest_growth = 8;
 constexpr double weight_of_newest = 0.1;   // in means over steps
 constexpr double another_precision = 0.3;  // relative difference that indicates a change of precision
 
@@ -73,9 +73,9 @@ Status SlowInjection::learn(std::int64_t step, const StepResult& result) {
     extra_ms_ = extra;
     const double turn_ms = extra / mark.turns;
     turn_ms_ = turn_ms_ > 0 ? follow(turn_ms_, turn_ms) : turn_ms;
-    const double wanted = turn_ms_ > 0 ? target_ms() / turn_ms_ : most_turns;
+    const double wanted = turn_ms_ > 0 ? target_ms() / turn_ms_ : max_turns;
     // A measurement of few iterations is a poor estimate for many.
-    const double most = std::min<double>(most_turns, static_cast<double>(mark.turns) * fastest_growth);
+    const double most = std::min<double>(max_turns, static_cast<double>(mark.turns) * fastest_growth);
     turns_ = static_cast<int>(std::lround(std::clamp(wanted, 1.0, std::max(1.0, most))));
   }
   const double pass = *result.compute_ms - extra;

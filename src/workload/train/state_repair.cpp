@@ -106,7 +106,7 @@ Result<StateDifference> StateRepair::locate(std::size_t question) {
   const WordsView whole = trainer_.kept_state(1 - proven_slot_, trainer_.state_tensors()[question]);
   StateDifference found{.question = question, .words = {}};
   std::deque<Range> open = {{0, whole.count}};
-  for (std::size_t blocks = 0; !open.empty() && blocks < StateDifference::most_blocks;) {
+  for (std::size_t blocks = 0; !open.empty() && blocks < StateDifference::max_blocks;) {
     const Range range = open.front();
     open.pop_front();
     if (range.count <= StateDifference::block_words) {
@@ -266,12 +266,12 @@ Decision decide(std::size_t question, const std::vector<Answers>& states,
 
 }  // namespace
 
-std::vector<Dissent> decide_by_repetition(const Dissent& undecided, const std::vector<Answers>& states,
-                                          const std::vector<StateDifference>& differences,
-                                          const Repetition& repetition, const Deviation& deviation,
-                                          std::int64_t candidate_step) {
-  std::map<int, Dissent> by_rank;
-  std::optional<Dissent> left;
+std::vector<Mismatch> decide_by_repetition(const Mismatch& undecided, const std::vector<Answers>& states,
+                                           const std::vector<StateDifference>& differences,
+                                           const Repetition& repetition, const Deviation& deviation,
+                                           std::int64_t candidate_step) {
+  std::map<int, Mismatch> by_rank;
+  std::optional<Mismatch> left;
   for (std::size_t question = undecided.question; question < states[0].size(); ++question) {
     const auto& asked = undecided.suspects;
     const auto answer = [&](int rank) { return states[static_cast<std::size_t>(rank)][question]; };
@@ -279,13 +279,13 @@ std::vector<Dissent> decide_by_repetition(const Dissent& undecided, const std::v
       continue;
     const Decision decision = decide(question, states, differences, repetition, deviation, candidate_step);
     for (const int rank : decision.wrong) {
-      auto [at, is_new] = by_rank.try_emplace(rank, Dissent{.question = question,
-                                                            .rank = rank,
-                                                            .suspects = {},
-                                                            .blame = Blame::majority,
-                                                            .expected = repetition.states[question],
-                                                            .actual = answer(rank),
-                                                            .count = 1});
+      auto [at, is_new] = by_rank.try_emplace(rank, Mismatch{.question = question,
+                                                             .rank = rank,
+                                                             .suspects = {},
+                                                             .blame = Blame::majority,
+                                                             .expected = repetition.states[question],
+                                                             .actual = answer(rank),
+                                                             .count = 1});
       if (!is_new) ++at->second.count;
     }
     if (!decision.wrong.empty()) continue;
@@ -298,28 +298,28 @@ std::vector<Dissent> decide_by_repetition(const Dissent& undecided, const std::v
     left->count = 1;
     if (!decision.suspects.empty()) left->suspects.assign(decision.suspects.begin(), decision.suspects.end());
   }
-  std::vector<Dissent> decided;
+  std::vector<Mismatch> decided;
   for (auto& [rank, dissent] : by_rank) decided.push_back(std::move(dissent));
   if (left) decided.push_back(std::move(*left));
   return decided;
 }
 
-void decide_by_repetition(std::vector<Dissent>& dissents, const std::vector<Answers>& states,
+void decide_by_repetition(std::vector<Mismatch>& dissents, const std::vector<Answers>& states,
                           const std::vector<StateDifference>& differences, const Repetition& repetition,
                           const std::optional<Deviation>& deviation, std::int64_t candidate_step) {
   if (dissents.empty() || dissents.back().rank >= 0 || !repetition.alike) return;
-  const Dissent undecided = std::move(dissents.back());
+  const Mismatch undecided = std::move(dissents.back());
   dissents.pop_back();
   const Deviation nothing_known{.step = repetition.first_step,
                                 .ranks = {undecided.suspects.begin(), undecided.suspects.end()}};
-  for (Dissent& decided : decide_by_repetition(undecided, states, differences, repetition,
-                                               deviation.value_or(nothing_known), candidate_step))
+  for (Mismatch& decided : decide_by_repetition(undecided, states, differences, repetition,
+                                                deviation.value_or(nothing_known), candidate_step))
     if (std::none_of(dissents.begin(), dissents.end(),
-                     [&](const Dissent& known) { return decided.rank >= 0 && known.rank == decided.rank; }))
+                     [&](const Mismatch& known) { return decided.rank >= 0 && known.rank == decided.rank; }))
       dissents.push_back(std::move(decided));
 }
 
-void show_state(Fault& fault, const Dissent& dissent, const std::string& tensor,
+void show_state(Fault& fault, const Mismatch& dissent, const std::string& tensor,
                 const std::vector<StateDifference>& differences) {
   fault.where = tensor + more_tensors(dissent.count);
   show_difference(fault, dissent.expected, dissent.actual);

@@ -25,9 +25,9 @@ struct DifferentWord {
 /// Differences between the ranks' copies of one state tensor.
 struct StateDifference {
   std::size_t question = 0;          ///< tensor, as an index of `MlpTrainer::state_tensors`
-  std::vector<DifferentWord> words;  ///< in the first `most_blocks` differing blocks; ascending
+  std::vector<DifferentWord> words;  ///< in the first `max_blocks` differing blocks; ascending
   static constexpr std::uint64_t block_words = 1024;
-  static constexpr std::size_t most_blocks = 4;
+  static constexpr std::size_t max_blocks = 4;
 };
 
 /// Result of repeating the steps from the verified state to the candidate's.
@@ -110,7 +110,7 @@ struct Deviation {
 };
 
 /// Uses the repetition to find the faulty ranks if the vote left suspects, as in `undecided`. `states`: all
-/// ranks' digests of the candidate; `candidate_step`: its step. Returns one Dissent per faulty rank, and one
+/// ranks' digests of the candidate; `candidate_step`: its step. Returns one Mismatch per faulty rank, and one
 /// with suspects for the tensors that stay undecided.
 ///
 /// Rules for one tensor, in this order:
@@ -123,19 +123,19 @@ struct Deviation {
 ///    steps only, or if no loss deviated; then it precedes rule 3, if clear. Later it only shows a second
 ///    fault. If the words of one tensor contradict the rank of rule 3, and those of another a different rank,
 ///    both are suspects in the latter.
-std::vector<Dissent> decide_by_repetition(const Dissent& undecided, const std::vector<Answers>& states,
-                                          const std::vector<StateDifference>& differences,
-                                          const Repetition& repetition, const Deviation& deviation,
-                                          std::int64_t candidate_step);
-/// The same for a complete vote: replaces its undecided Dissent, if any, by the decisions. `deviation` is
+std::vector<Mismatch> decide_by_repetition(const Mismatch& undecided, const std::vector<Answers>& states,
+                                           const std::vector<StateDifference>& differences,
+                                           const Repetition& repetition, const Deviation& deviation,
+                                           std::int64_t candidate_step);
+/// The same for a complete vote: replaces its undecided Mismatch, if any, by the decisions. `deviation` is
 /// empty if no losses were kept. Decides nothing if the ranks differ after the repetition.
-void decide_by_repetition(std::vector<Dissent>& dissents, const std::vector<Answers>& states,
+void decide_by_repetition(std::vector<Mismatch>& dissents, const std::vector<Answers>& states,
                           const std::vector<StateDifference>& differences, const Repetition& repetition,
                           const std::optional<Deviation>& deviation, std::int64_t candidate_step);
 
 /// Writes location and values of a wrong state into a fault, as precisely as `differences` permit. `tensor`:
 /// name of the dissent's first tensor.
-void show_state(Fault& fault, const Dissent& dissent, const std::string& tensor,
+void show_state(Fault& fault, const Mismatch& dissent, const std::string& tensor,
                 const std::vector<StateDifference>& differences);
 
 }  // namespace egt

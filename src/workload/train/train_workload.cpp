@@ -8,8 +8,8 @@
 
 #include "egt/core/json_access.hpp"
 #include "egt/core/units.hpp"
-#include "workload/common/alone_rate.hpp"
 #include "workload/common/findings.hpp"
+#include "workload/common/standalone_rate.hpp"
 
 namespace egt {
 
@@ -32,15 +32,15 @@ Json spread_percent(const Histogram& figures) {
 }  // namespace
 
 TrainWorkload::TrainWorkload(Environment& environment, const TrainOptions& options, const BatchShare& batch,
-                             std::vector<std::int64_t> most_samples, GoldenBook& golden)
+                             std::vector<std::int64_t> max_samples, GoldenBook& golden)
     : environment_(environment),
       options_(options),
       batch_(batch),
-      balance_(batch, environment.place, std::move(most_samples), samples_unit(options.precisions)),
+      balance_(batch, environment.place, std::move(max_samples), samples_unit(options.precisions)),
       golden_(golden) {}
 
 Status TrainWorkload::prepare() {
-  if (environment_.place.size > most_voters)
+  if (environment_.place.size > max_voters)
     return {StatusCode::unsupported, "at most 65535 ranks can vote on the end of a run"};
   is_default_rate_ = !options_.learning_rate;
   const double rate = options_.learning_rate.value_or(
@@ -49,7 +49,7 @@ Status TrainWorkload::prepare() {
                  MlpTrainer::create(environment_.device, environment_.communicator,
                                     {.neurons = options_.layers,
                                      .batch = batch_,
-                                     .most_samples = balance_.most_samples(environment_.place.rank),
+                                     .max_samples = balance_.max_samples(environment_.place.rank),
                                      .precisions = options_.precisions,
                                      .optimizer = options_.optimizer,
                                      .learning_rate = rate,
@@ -79,7 +79,7 @@ Status TrainWorkload::measure_rates() {
   EGT_TRY_ASSIGN(const double rate,
                  extreme_rate_alone(environment_.device, stream, iterations, environment_.rate_window_ms));
   extreme_rate_ = std::max(extreme_rate_.value_or(0), rate);
-  if (iterations > most_short_turns) return {};
+  if (iterations > max_short_turns) return {};
   EGT_TRY_ASSIGN(const double longer,
                  extreme_rate_alone(environment_.device, stream, longer_chains * iterations,
                                     environment_.rate_window_ms));
@@ -249,7 +249,7 @@ void TrainWorkload::close_epoch(std::int64_t step) {
   epoch_steps_ = epoch_timed_steps_ = epoch_samples_ = 0;
 }
 
-Status TrainWorkload::finish(const Ending& ending) {
+Status TrainWorkload::finish(const Shutdown& ending) {
   const Status checked = ending.hurry || retired_ == 0 ? Status() : checks_->finish();
   if (checks_) checks_->close(!ending.hurry && checked.ok());
   if (ending.hurry || !checked.ok() || !steps_) return checked;

@@ -9,7 +9,7 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/histogram.hpp"
 #include "egt/workload/workload.hpp"
-#include "workload/common/alone_rate.hpp"
+#include "workload/common/standalone_rate.hpp"
 #include "workload/options.hpp"
 #include "workload/train/batch_balance.hpp"
 #include "workload/train/step_breakdown.hpp"
@@ -22,9 +22,9 @@ namespace egt {
 /// Reports the parts `train` and `extreme`.
 class TrainWorkload : public Workload {
  public:
-  /// `most_samples`: see BatchBalance. `golden` must outlive the workload.
+  /// `max_samples`: see BatchBalance. `golden` must outlive the workload.
   TrainWorkload(Environment& environment, const TrainOptions& options, const BatchShare& batch,
-                std::vector<std::int64_t> most_samples, GoldenBook& golden);
+                std::vector<std::int64_t> max_samples, GoldenBook& golden);
 
   std::string name() const override { return "train"; }
   Status prepare() override;
@@ -34,7 +34,7 @@ class TrainWorkload : public Workload {
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   Status give_up_steps(double timeout_seconds) override;
   Status resume(RestartInfo& restart) override;
-  Status finish(const Ending& ending) override;
+  Status finish(const Shutdown& ending) override;
   PartReport report() const override;
   std::vector<PartReport> reports() const override;
 

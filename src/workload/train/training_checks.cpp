@@ -39,7 +39,7 @@ std::vector<int> ring_of(const std::vector<int>& groups) {
 }
 
 /// Compares the two states of one rank, which result from the gradients of its two passes.
-std::vector<Dissent> compare_states(const Answers& state, const Answers& second) {
+std::vector<Mismatch> compare_states(const Answers& state, const Answers& second) {
   const std::vector<std::size_t> differ = unlike({state, second});
   if (differ.empty()) return {};
   return {{.question = differ.front(),
@@ -95,7 +95,7 @@ Status TrainingChecks::prepare() {
                  OperationAudit::create(
                      environment_.device,
                      {.gemms = 3 * all_layers + pieces,  // per layer, including the bias gradient sums
-                      .most_rows = std::max(batch_.local, batch_.global / environment_.place.size),
+                      .max_rows = std::max(batch_.local, batch_.global / environment_.place.size),
                       .widest_layer = *std::max_element(options_.layers.begin(), options_.layers.end()),
                       .other_operations = 2 * all_layers + buckets.size(),
                       .seed = environment_.seed + static_cast<std::uint64_t>(environment_.place.rank)}));
@@ -205,19 +205,19 @@ Status TrainingChecks::finish() {
 /// holds it. The same is true for the candidate of a check that failed on some rank. Check numbers continue
 /// after those started on any rank. Only losses that all ranks have are kept.
 Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
-  constexpr std::size_t told = 3;
+  constexpr std::size_t reported = 3;
   const auto from_zero = [](std::int64_t step) {
     return static_cast<std::uint64_t>(step - before_the_first);
   };
-  EGT_TRY_ASSIGN(const Buffer pinned, environment_.device.allocate_pinned(told * sizeof(Digest)));
+  EGT_TRY_ASSIGN(const Buffer pinned, environment_.device.allocate_pinned(reported * sizeof(Digest)));
   pinned.as<Digest>()[0] = {.a = from_zero(repair_.proven_step()), .b = checks_};
   pinned.as<Digest>()[1] = {.a = from_zero(repair_.candidate_step()),
                             .b = unrepaired_ ? unrepaired_->number + 1 : 0};
   pinned.as<Digest>()[2] = {.a = static_cast<std::uint64_t>(own_losses_.end()),
                             .b = own_losses_.too_many() ? 1u : 0u};
-  EGT_TRY(environment_.device.copy(exchange_.own(), pinned.data(), told * sizeof(Digest),
+  EGT_TRY(environment_.device.copy(exchange_.own(), pinned.data(), reported * sizeof(Digest),
                                    trainer_.communication_stream()));
-  EGT_TRY(exchange_.enqueue(told));
+  EGT_TRY(exchange_.enqueue(reported));
   EGT_TRY_ASSIGN(const auto ranks, exchange_.collect(environment_.peer_timeout_seconds));
   std::uint64_t newest = 0, number = 0, losses_end = ranks[0][2].a;
   bool too_many_losses = false;
@@ -240,7 +240,7 @@ Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
 }
 
 Result<std::int64_t> TrainingChecks::resume() {
-  reporter_.tell_for_others();
+  reporter_.report_for_others();
   reporter_.end_check();
   under_way_.reset();
   pass_was_wrong_ = state_stays_wrong_ = passes_stay_wrong_ = false;
@@ -265,12 +265,12 @@ Result<std::int64_t> TrainingChecks::resume() {
 Status TrainingChecks::finish_repair(const Check& check) {
   under_way_ = unrepaired_ = check;
   EGT_TRY_ASSIGN(const auto state, repair_.candidates());
-  std::vector<Dissent> dissents = vote(state);
+  std::vector<Mismatch> dissents = vote(state);
   if (!dissents.empty()) {
     EGT_TRY(announce(dissents));
     std::vector<StateDifference> differences;
     EGT_TRY(repair(state, dissents, differences).status());
-    for (const Dissent& dissent : dissents) reporter_.tell(state_fault(dissent, differences), dissent);
+    for (const Mismatch& dissent : dissents) reporter_.tell(state_fault(dissent, differences), dissent);
     count_check(true);
   }
   under_way_.reset();
@@ -278,7 +278,7 @@ Status TrainingChecks::finish_repair(const Check& check) {
 }
 
 void TrainingChecks::close(bool complete) {
-  if (!complete) reporter_.tell_for_others();
+  if (!complete) reporter_.report_for_others();
 }
 
 Status TrainingChecks::collect() {
@@ -313,7 +313,7 @@ Fault TrainingChecks::fault(const char* kind, const char* detector, const char* 
   return fault;
 }
 
-void TrainingChecks::report(Fault found, const Dissent& dissent, std::string where) {
+void TrainingChecks::report(Fault found, const Mismatch& dissent, std::string where) {
   found.where = std::move(where);
   show_difference(found, dissent.expected, dissent.actual);
   reporter_.tell(std::move(found), dissent);
@@ -333,16 +333,16 @@ bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
     ++figures_.replays;
     figures_.digests_compared += answers[own].size();
   }
-  const std::vector<Dissent> dissents = vote(answers, groups_, past);
+  const std::vector<Mismatch> dissents = vote(answers, groups_, past);
   remember(past, answers, dissents);
-  for (const Dissent& dissent : dissents) {
+  for (const Mismatch& dissent : dissents) {
     const PassTensor& tensor = tensors_[dissent.question];
     const bool extreme = tensor.kind == TensorKind::extreme;
     report(fault(extreme ? "extreme" : "replay", "replay digest", extreme ? "extreme" : "train"), dissent,
            fmt::format("{}, {} replay{}", to_string(tensor), to_string(under_way_->precision),
                        more_tensors(dissent.count)));
   }
-  const bool doubted = std::any_of(dissents.begin(), dissents.end(), [&](const Dissent& dissent) {
+  const bool doubted = std::any_of(dissents.begin(), dissents.end(), [&](const Mismatch& dissent) {
     return dissent.rank == environment_.place.rank || dissent.rank < 0;
   });
   if (!doubted) judge_golden(answers[own]);
@@ -351,7 +351,7 @@ bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
 
 void TrainingChecks::judge_golden(const Answers& own) {
   const std::string precision(to_string(under_way_->precision));
-  std::optional<Dissent> dissent = golden_check_.compare(own, precision);
+  std::optional<Mismatch> dissent = golden_check_.compare(own, precision);
   if (!dissent) return;
   figures_.digests_compared += own.size();
   if (dissent->count == 0) return;
@@ -383,15 +383,15 @@ Status TrainingChecks::compare_passes(std::int64_t last) {
 
 /// Reports provisionally, because the repetition after the next check may be interrupted.
 Status TrainingChecks::announce_passes() {
-  for (const Dissent& dissent : decide_passes(unlike_->passes, {}, unlike_->second_of))
-    reporter_.tell_provisionally(pass_fault(dissent), dissent);
-  for (const WrongSum& wrong : unlike_->sums) reporter_.tell_provisionally(sum_fault(wrong), wrong.dissent);
+  for (const Mismatch& dissent : decide_passes(unlike_->passes, {}, unlike_->second_of))
+    reporter_.report_provisionally(pass_fault(dissent), dissent);
+  for (const WrongSum& wrong : unlike_->sums) reporter_.report_provisionally(sum_fault(wrong), wrong.dissent);
   return environment_.publish();
 }
 
 /// The check's own fault on a rank is more specific: a wrong weight also corrupts passes.
 void TrainingChecks::judge_passes(const PassDigests& repeated) {
-  for (const Dissent& dissent : decide_passes(unlike_->passes, repeated, unlike_->second_of)) {
+  for (const Mismatch& dissent : decide_passes(unlike_->passes, repeated, unlike_->second_of)) {
     constexpr const char* kinds[] = {"replica", "replay", "extreme"};
     const bool is_known = std::any_of(std::begin(kinds), std::end(kinds),
                                       [&](const char* kind) { return reporter_.found(kind, dissent); });
@@ -405,7 +405,7 @@ void TrainingChecks::judge_passes(const PassDigests& repeated) {
 
 /// After a wrong all-reduce result, a rank's weights differ from its peers'. On a single rank, its two states
 /// differ after two different passes.
-bool TrainingChecks::explains(const Dissent& state) const {
+bool TrainingChecks::explains(const Mismatch& state) const {
   if (!unlike_) return false;
   if (sections_.second_state > 0) return true;  // both passes read the same weights
   return std::any_of(unlike_->sums.begin(), unlike_->sums.end(), [&](const WrongSum& wrong) {
@@ -420,7 +420,7 @@ Fault TrainingChecks::sum_fault(const WrongSum& wrong) const {
   Fault found = fault_of(environment_, "all-reduce", "all-reduce check", "all-reduce", unlike_->step);
   found.found_step = unlike_->found_step;
   found.incident = fmt::format("all-reduce of bucket {} of step {}", wrong.bucket, unlike_->step);
-  const Dissent& dissent = wrong.dissent;
+  const Mismatch& dissent = wrong.dissent;
   if (wrong.sample && (dissent.rank < 0 || dissent.rank == wrong.checked_by)) {
     found.where = fmt::format("all-reduce, {}",
                               trainer_.place_in_sum(wrong.bucket, wrong.checked_by, wrong.sample->index));
@@ -437,7 +437,7 @@ std::string TrainingChecks::pass_incident() const {
   return fmt::format("passes of step {}", unlike_->step);
 }
 
-Fault TrainingChecks::pass_fault(const Dissent& dissent) const {
+Fault TrainingChecks::pass_fault(const Mismatch& dissent) const {
   const std::string tensor = trainer_.compared_tensors()[dissent.question];
   const bool extreme = tensor.starts_with("extreme");
   Fault found = fault_of(environment_, extreme ? "extreme" : "replay", "second pass",
@@ -455,7 +455,7 @@ Status TrainingChecks::judge_audit() {
   EGT_TRY_ASSIGN(const OperationAuditReport report, audit_->collect(environment_.peer_timeout_seconds));
   figures_.gemms_verified += report.gemms;
   figures_.operations_sampled += report.samples;
-  Dissent own;
+  Mismatch own;
   own.rank = environment_.place.rank;
   if (report.findings.empty() || reporter_.found("replay", own.rank)) return {};
   const OperationFinding& finding = report.findings.front();
@@ -472,7 +472,7 @@ Status TrainingChecks::judge_audit() {
 /// loss is wrong.
 Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state,
                                          const std::vector<Answers>& second_state, bool pass_wrong) {
-  std::vector<Dissent> dissents;
+  std::vector<Mismatch> dissents;
   if (state.size() > 1 || sections_.second_state > 0) {
     ++figures_.replica_checks;
     figures_.verified_updates = under_way_->step + 1;
@@ -507,21 +507,21 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state,
     figures_.repeated_steps += static_cast<std::uint64_t>(steps_.last() - under_way_->step);
     unrepaired_.reset();
   }
-  for (const Dissent& dissent : dissents)
+  for (const Mismatch& dissent : dissents)
     if (!explains(dissent)) reporter_.tell(state_fault(dissent, differences), dissent);
   if (unlike_) judge_passes(repeated);
   return !dissents.empty() || passes_wrong || loss_was_wrong;
 }
 
 /// Reports faulty ranks and writes the records to disk before any operation that may be interrupted.
-Status TrainingChecks::announce(const std::vector<Dissent>& dissents) {
-  for (const Dissent& dissent : dissents)
-    if (!explains(dissent)) reporter_.tell_provisionally(state_fault(dissent, {}), dissent);
+Status TrainingChecks::announce(const std::vector<Mismatch>& dissents) {
+  for (const Mismatch& dissent : dissents)
+    if (!explains(dissent)) reporter_.report_provisionally(state_fault(dissent, {}), dissent);
   return environment_.publish();
 }
 
 /// Repeats the steps from the verified state to the candidate's, and decides `dissents` by the result.
-Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
+Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std::vector<Mismatch>& dissents,
                                           std::vector<StateDifference>& differences) {
   EGT_TRY_ASSIGN(differences, repair_.locate(state));
   EGT_TRY_ASSIGN(Repetition repetition,
@@ -536,11 +536,11 @@ Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std
   return repetition;
 }
 
-Fault TrainingChecks::state_fault(const Dissent& dissent,
+Fault TrainingChecks::state_fault(const Mismatch& dissent,
                                   const std::vector<StateDifference>& differences) const {
-  Fault told = fault("replica", "state digest", "train");
-  show_state(told, dissent, to_string(states_[dissent.question]), differences);
-  return told;
+  Fault reported = fault("replica", "state digest", "train");
+  show_state(reported, dissent, to_string(states_[dissent.question]), differences);
+  return reported;
 }
 
 // Metrics

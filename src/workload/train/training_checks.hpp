@@ -81,7 +81,7 @@ class TrainingChecks {
   Status after_step(std::int64_t step);
   Status retire(std::int64_t step, const StepResult& result);
   /// Note to send with the next step.
-  StepNote take_note() { return costs_.take_note(); }
+  StepMessage take_note() { return costs_.take_note(); }
   /// Call with a new communicator after the old one was aborted. Restores the last state that any rank
   /// verified, checks that it is equal on all ranks, and returns the next step.
   Result<std::int64_t> resume();
@@ -116,18 +116,18 @@ class TrainingChecks {
   Status announce_passes();
   void judge_passes(const PassDigests& repeated);
   std::string pass_incident() const;
-  Fault pass_fault(const Dissent& dissent) const;
+  Fault pass_fault(const Mismatch& dissent) const;
   Fault sum_fault(const WrongSum& wrong) const;
-  bool explains(const Dissent& state) const;
+  bool explains(const Mismatch& state) const;
   bool has_comparison(const std::vector<Answers>& past) const;
   Result<bool> judge_state(const std::vector<Answers>& state, const std::vector<Answers>& second_state,
                            bool pass_wrong);
-  Status announce(const std::vector<Dissent>& dissents);
-  Result<Repetition> repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
+  Status announce(const std::vector<Mismatch>& dissents);
+  Result<Repetition> repair(const std::vector<Answers>& state, std::vector<Mismatch>& dissents,
                             std::vector<StateDifference>& differences);
-  Fault state_fault(const Dissent& dissent, const std::vector<StateDifference>& differences) const;
+  Fault state_fault(const Mismatch& dissent, const std::vector<StateDifference>& differences) const;
   Fault fault(const char* kind, const char* detector, const char* phase) const;
-  void report(Fault found, const Dissent& dissent, std::string where);
+  void report(Fault found, const Mismatch& dissent, std::string where);
   void count_check(bool wrong);
   void note_weight_digest(const Answers& own);
 

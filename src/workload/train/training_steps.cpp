@@ -22,83 +22,84 @@ std::uint32_t lasting_bit(std::uint32_t chosen) {
 }
 
 /// Exceeds the sum of all ranks' `finished` votes, which are 1 each.
-constexpr float interrupted_weight = most_voters + 1;
+constexpr float interrupted_weight = max_voters + 1;
 
 float encode(StopVote vote) {
   return vote == StopVote::none ? 0.0f : vote == StopVote::finished ? 1.0f : interrupted_weight;
 }
 
-std::string place_of(const Tampering& tampering, Lasting lasting) {
-  const TensorKind kind = tampering.tensor.kind;
+std::string place_of(const TensorFault& tensor_faults, Lasting lasting) {
+  const TensorKind kind = tensor_faults.tensor.kind;
   const std::string turn =
-      kind == TensorKind::extreme ? fmt::format(", turn {}", tampering.turn + 1) : std::string();
+      kind == TensorKind::extreme ? fmt::format(", turn {}", tensor_faults.turn + 1) : std::string();
   const bool is_sum = kind == TensorKind::sent_terms || kind == TensorKind::received_sum;
   const char* const each = is_sum ? "step" : "pass";
   const std::string when = lasting == Lasting::always  ? fmt::format("in every {}", each)
                            : lasting == Lasting::check ? fmt::format("in every {} up to the next check", each)
                            : is_sum                    ? "in this step"
-                           : tampering.of == StepPass::first ? "in the first pass of this step"
-                                                             : "in the second pass of this step";
-  return fmt::format("{}{}, {}", to_string(tampering.tensor), turn, when);
+                           : tensor_faults.of == StepPass::first ? "in the first pass of this step"
+                                                                 : "in the second pass of this step";
+  return fmt::format("{}{}, {}", to_string(tensor_faults.tensor), turn, when);
 }
 
 }  // namespace
 
 /// Targets the bucket with the layer's first rows.
-std::optional<Tampering> TrainingInjections::tampering_of_sum(const Injection& injection) const {
+std::optional<TensorFault> TrainingInjections::tampering_of_sum(const Injection& injection) const {
   constexpr std::uint32_t top_exponent_bit = 1u << 30;
-  Tampering tampering;
-  tampering.tensor.layer = choose_layer(injection, layers(), environment_.seed);
+  TensorFault tensor_faults;
+  tensor_faults.tensor.layer = choose_layer(injection, layers(), environment_.seed);
   const auto& buckets = trainer_.layout().buckets();
   const auto has_layer = [&](const GradientPiece& piece) {
-    return piece.layer == tampering.tensor.layer && piece.first_row == 0;
+    return piece.layer == tensor_faults.tensor.layer && piece.first_row == 0;
   };
-  while (std::none_of(buckets[tampering.bucket].pieces.begin(), buckets[tampering.bucket].pieces.end(),
-                      has_layer))
-    ++tampering.bucket;
-  const GradientBucket& bucket = buckets[tampering.bucket];
+  while (std::none_of(buckets[tensor_faults.bucket].pieces.begin(),
+                      buckets[tensor_faults.bucket].pieces.end(), has_layer))
+    ++tensor_faults.bucket;
+  const GradientBucket& bucket = buckets[tensor_faults.bucket];
   const auto words =
       static_cast<std::uint64_t>(bucket.count) * size_of(options_.gradient_type) / sizeof(std::uint32_t);
   if (words == 0) return std::nullopt;
-  tampering.flip = choose_flip(injection, words, environment_.seed);
-  tampering.tensor.kind =
-      tampering.flip.mask & top_exponent_bit ? TensorKind::sent_terms : TensorKind::received_sum;
-  return tampering;
+  tensor_faults.flip = choose_flip(injection, words, environment_.seed);
+  tensor_faults.tensor.kind =
+      tensor_faults.flip.mask & top_exponent_bit ? TensorKind::sent_terms : TensorKind::received_sum;
+  return tensor_faults;
 }
 
-std::optional<Tampering> TrainingInjections::tampering_of(const Injection& injection) const {
+std::optional<TensorFault> TrainingInjections::tampering_of(const Injection& injection) const {
   if (injection.kind == InjectionKind::all_reduce) return tampering_of_sum(injection);
-  Tampering tampering;
+  TensorFault tensor_faults;
   const bool extreme = injection.kind == InjectionKind::extreme;
   const int layer = choose_layer(injection, layers() - (extreme ? 1 : 0), environment_.seed);
   const bool last = layer + 1 == layers();
   const bool backward = injection.step % 2 == 1 && layer > 0;
-  tampering.tensor.layer = layer;
-  tampering.tensor.kind = injection.kind == InjectionKind::gradient ? TensorKind::weight_gradient
-                          : injection.kind == InjectionKind::gemm
-                              ? (backward ? TensorKind::input_product : TensorKind::product)
-                          : extreme ? TensorKind::extreme
-                          : last    ? TensorKind::output_gradient
-                                    : TensorKind::activation;
+  tensor_faults.tensor.layer = layer;
+  tensor_faults.tensor.kind = injection.kind == InjectionKind::gradient ? TensorKind::weight_gradient
+                              : injection.kind == InjectionKind::gemm
+                                  ? (backward ? TensorKind::input_product : TensorKind::product)
+                              : extreme ? TensorKind::extreme
+                              : last    ? TensorKind::output_gradient
+                                        : TensorKind::activation;
   // Words that the tensor has in every precision.
   const LinearLayer& linear = trainer_.layout().layers()[static_cast<std::size_t>(layer)];
   std::int64_t elements =
       batch_.global / environment_.place.size *
-      (tampering.tensor.kind == TensorKind::input_product ? linear.inputs : linear.outputs);
+      (tensor_faults.tensor.kind == TensorKind::input_product ? linear.inputs : linear.outputs);
   if (injection.kind == InjectionKind::gradient)
     for (const GradientBucket& bucket : trainer_.layout().buckets())
       for (const GradientPiece& piece : bucket.pieces)
         if (piece.layer == layer && piece.first_row == 0) elements = piece.rows * linear.inputs;
   const auto words = static_cast<std::uint64_t>(elements) / 2;
   if (words == 0) return std::nullopt;
-  tampering.flip = choose_flip(injection, words, environment_.seed);
+  tensor_faults.flip = choose_flip(injection, words, environment_.seed);
   if (extreme) {  // its elements do not wrap around
-    Flip& flip = tampering.flip;
+    Flip& flip = tensor_faults.flip;
     flip.count = std::min(flip.count, (words - 1 - flip.first) / flip.stride + 1);
-    tampering.turn = static_cast<int>(mix64(environment_.seed + static_cast<std::uint64_t>(injection.step)) %
-                                      static_cast<std::uint64_t>(options_.extreme_iterations));
+    tensor_faults.turn =
+        static_cast<int>(mix64(environment_.seed + static_cast<std::uint64_t>(injection.step)) %
+                         static_cast<std::uint64_t>(options_.extreme_iterations));
   }
-  return tampering;
+  return tensor_faults;
 }
 
 /// Enqueues hours of transcendental iterations on the compute stream.
@@ -119,21 +120,22 @@ Status TrainingInjections::hang_device(std::int64_t step) {
 
 Status TrainingInjections::before_step(std::int64_t step) {
   EGT_TRY(hang_device(step));
-  std::vector<Tampering> once;
+  std::vector<TensorFault> once;
   for (const InjectionKind kind : pass_kinds)
     while (const auto injection = environment_.injector.take(kind, step)) {
       const Lasting lasting =
           injection->lasting.value_or(options_.covers_all() ? Lasting::once : Lasting::check);
-      auto tampering = tampering_of(*injection);
-      if (!tampering) continue;  // tensor smaller than a word: the fault is never applied, which is reported
+      auto tensor_faults = tampering_of(*injection);
+      if (!tensor_faults)
+        continue;  // tensor smaller than a word: the fault is never applied, which is reported
       if (lasting == Lasting::once) {
         const std::uint64_t either = mix64(environment_.seed ^ static_cast<std::uint64_t>(injection->step));
-        tampering->of = options_.covers_all() && (either & 1) ? StepPass::second : StepPass::first;
-        once.push_back(*tampering);
+        tensor_faults->of = options_.covers_all() && (either & 1) ? StepPass::second : StepPass::first;
+        once.push_back(*tensor_faults);
       } else {
-        tampered_.push_back({*tampering, step, lasting});
+        tampered_.push_back({*tensor_faults, step, lasting});
       }
-      environment_.injector.tell(*injection, step, tampering->flip, place_of(*tampering, lasting));
+      environment_.injector.tell(*injection, step, tensor_faults->flip, place_of(*tensor_faults, lasting));
     }
   put_in_force(step, std::move(once));
   return {};
@@ -143,10 +145,10 @@ void TrainingInjections::before_repeated_step(std::int64_t step) {
   put_in_force(step, {});
 }
 
-void TrainingInjections::put_in_force(std::int64_t step, std::vector<Tampering> tampering) {
+void TrainingInjections::put_in_force(std::int64_t step, std::vector<TensorFault> tensor_faults) {
   for (const Tampered& one : tampered_)
-    if (one.since <= step) tampering.push_back(one.tampering);
-  trainer_.set_tampering(std::move(tampering));
+    if (one.since <= step) tensor_faults.push_back(one.tensor_faults);
+  trainer_.set_tensor_faults(std::move(tensor_faults));
 }
 
 Status TrainingInjections::strike_states(std::int64_t step) {
@@ -198,12 +200,12 @@ std::vector<int> TrainingSteps::second_of(std::int64_t step) const {
   std::vector<int> of = ring_;
   for (int rank = 0; rank < static_cast<int>(of.size()); ++rank)
     if (int& next = of[static_cast<std::size_t>(rank)];
-        balance_.share_of(step, next).local > balance_.most_samples(rank))
+        balance_.share_of(step, next).local > balance_.max_samples(rank))
       next = rank;
   return of;
 }
 
-Status TrainingSteps::enqueue(const Step& step, const StepNote& note) {
+Status TrainingSteps::enqueue(const Step& step, const StepMessage& note) {
   vote_of(step.index) = step.vote;
   last_ = step.index;
   EGT_TRY(injections_.before_step(step.index));
@@ -221,7 +223,7 @@ Status TrainingSteps::restore(int slot) {
   return trainer_->restore_state(slot);
 }
 
-Status TrainingSteps::enqueue_step(std::int64_t step, StepNote note) {
+Status TrainingSteps::enqueue_step(std::int64_t step, StepMessage note) {
   if (const Precision wanted = precision_of(step); wanted != precision_) {
     EGT_TRY(trainer_->set_precision(wanted));
     precision_ = wanted;

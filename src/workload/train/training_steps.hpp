@@ -35,16 +35,16 @@ class TrainingInjections {
 
  private:
   struct Tampered {
-    Tampering tampering;
+    TensorFault tensor_faults;
     std::int64_t since = 0;  ///< step
     Lasting lasting = Lasting::once;
   };
 
   Status hang_device(std::int64_t step);
   /// Activates the lasting injections and the given ones.
-  void put_in_force(std::int64_t step, std::vector<Tampering> tampering);
-  std::optional<Tampering> tampering_of(const Injection& injection) const;
-  std::optional<Tampering> tampering_of_sum(const Injection& injection) const;
+  void put_in_force(std::int64_t step, std::vector<TensorFault> tensor_faults);
+  std::optional<TensorFault> tampering_of(const Injection& injection) const;
+  std::optional<TensorFault> tampering_of_sum(const Injection& injection) const;
   StateTensor state_tensor_of(const Injection& injection) const;
   int layers() const { return static_cast<int>(trainer_.layout().layers().size()); }
 
@@ -70,7 +70,7 @@ class TrainingSteps {
   /// Ranks whose batches are recomputed in this step, limited to those that fit the memory. Empty: none.
   std::vector<int> second_of(std::int64_t step) const;
   /// Sends `note` with the step.
-  Status enqueue(const Step& step, const StepNote& note);
+  Status enqueue(const Step& step, const StepMessage& note);
   /// Enqueues a step again, after `restore` and in order.
   Status repeat(std::int64_t step);
   /// Restores the state kept in `slot`. No step may be in flight.
@@ -86,7 +86,7 @@ class TrainingSteps {
   SlowInjection& slow() { return slow_; }
 
  private:
-  Status enqueue_step(std::int64_t step, StepNote note);
+  Status enqueue_step(std::int64_t step, StepMessage note);
   StopVote& vote_of(std::int64_t step) { return votes_[static_cast<std::size_t>(step) % votes_.size()]; }
 
   const RankPlace place_;
@@ -103,6 +103,6 @@ class TrainingSteps {
 
 /// Decodes the strongest vote from the sum of all ranks' votes (`StepResult::notes`).
 StopVote decode_votes(float sum);
-inline constexpr int most_voters = 65535;
+inline constexpr int max_voters = 65535;
 
 }  // namespace egt

@@ -10,10 +10,10 @@
 namespace egt {
 namespace {
 
-constexpr std::uint64_t quantum = 512;          // allocation granularity of the device in bytes
-constexpr std::uint64_t least_bytes = 1 << 20;  // a smaller test proves nothing
-constexpr std::uint64_t part_of_free = 4;       // leaves memory for the other parts
-constexpr std::uint64_t tolerated_part = 16;    // used meanwhile by libraries and other processes
+constexpr std::uint64_t quantum = 512;        // allocation granularity of the device in bytes
+constexpr std::uint64_t min_bytes = 1 << 20;  // a smaller test proves nothing
+constexpr std::uint64_t part_of_free = 4;     // leaves memory for the other parts
+constexpr std::uint64_t tolerated_part = 16;  // used meanwhile by libraries and other processes
 constexpr std::uint32_t planted_bit = 1u << 13;
 
 /// Position of the word that is flipped for the self-test.
@@ -53,10 +53,9 @@ Result<AllocationOutcome> AllocationCheck::run(double share, const Pattern& patt
   AllocationOutcome outcome;
   EGT_TRY_ASSIGN(const MemoryInfo before, device_.memory());
   const auto wanted = static_cast<std::uint64_t>(share * static_cast<double>(before.total_bytes));
-  outcome.bytes =
-      std::min(std::max(wanted, least_bytes), before.free_bytes / part_of_free) / quantum * quantum;
+  outcome.bytes = std::min(std::max(wanted, min_bytes), before.free_bytes / part_of_free) / quantum * quantum;
   outcome.tolerance_bytes = outcome.bytes / tolerated_part;
-  if (outcome.bytes < least_bytes) {
+  if (outcome.bytes < min_bytes) {
     outcome.failure = fmt::format("only {} of memory are free: too little to take and give back",
                                   format_bytes(before.free_bytes));
     return outcome;

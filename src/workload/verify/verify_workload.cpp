@@ -12,7 +12,7 @@ namespace egt {
 namespace {
 
 constexpr double cleanup_timeout_s = 30;
-constexpr int most_cleanup_attempts = 3;  ///< per cleanup, because other processes may allocate meanwhile
+constexpr int max_cleanup_attempts = 3;  ///< per cleanup, because other processes may allocate meanwhile
 constexpr std::int64_t before_the_first_round = -1;
 
 enum Question : std::size_t { evaluation, similarity, sgd_step, adam_step };
@@ -26,7 +26,7 @@ std::vector<Answers> to_question(const std::vector<Answers>& ranks, std::size_t 
   return one;
 }
 
-bool names(const Dissent& dissent, int rank) {
+bool names(const Mismatch& dissent, int rank) {
   const auto& suspects = dissent.suspects;
   return dissent.rank == rank || std::find(suspects.begin(), suspects.end(), rank) != suspects.end();
 }
@@ -81,7 +81,7 @@ Status VerifyWorkload::resume(RestartInfo& restart) {
   return {};
 }
 
-Status VerifyWorkload::finish(const Ending& ending) {
+Status VerifyWorkload::finish(const Shutdown& ending) {
   if (ending.hurry) return {};
   EGT_TRY(enqueue_round(last_step_));
   return collect_round(true);
@@ -125,10 +125,10 @@ void VerifyWorkload::judge(std::size_t question, const std::vector<Answers>& all
   const std::vector<Answers> answers = to_question(all, question);
   std::vector<Answers>& past = past_[question];
   past.resize(answers.size());
-  const std::vector<Dissent> dissents = vote(answers, groups_, past);
+  const std::vector<Mismatch> dissents = vote(answers, groups_, past);
   remember(past, answers, dissents);
   bool right = true;
-  for (const Dissent& dissent : dissents) {
+  for (const Mismatch& dissent : dissents) {
     if (names(dissent, own)) right = false;
     if (reporter_.found(fault_kinds[question], dissent.rank)) continue;  // from the other optimizer
     Fault fault = fault_of(environment_, fault_kinds[question], "readiness digest", name(), *under_way_);
@@ -143,7 +143,7 @@ void VerifyWorkload::judge(std::size_t question, const std::vector<Answers>& all
     fault.expected = fmt::format("{}", wrong->expected);
     fault.actual = fmt::format("{}", wrong->actual);
     fault.count = wrong->count;
-    Dissent dissent;
+    Mismatch dissent;
     dissent.rank = own;
     reporter_.tell(std::move(fault), dissent);
   }
@@ -151,14 +151,14 @@ void VerifyWorkload::judge(std::size_t question, const std::vector<Answers>& all
 }
 
 Status VerifyWorkload::clean_up(std::int64_t step) {
-  for (int attempt = 0; attempt < most_cleanup_attempts; ++attempt) {
+  for (int attempt = 0; attempt < max_cleanup_attempts; ++attempt) {
     environment_.board.line("main").begin("readiness: memory cleanup", step, 2 * cleanup_timeout_s);
     const Pattern pattern{
         .kind = PatternKind::random,
         .seed = pattern_seed(environment_, PatternPurpose::cleanup, 0, cleanup_attempts_++)};
     EGT_TRY_ASSIGN(last_cleanup_, cleanup_.run(options_.cleanup_share, pattern, *stream_, cleanup_timeout_s));
     if (last_cleanup_.is_wrong()) {
-      tell_wrong_words(last_cleanup_, step);
+      report_wrong_words(last_cleanup_, step);
       return {};
     }
     if (!last_cleanup_.failure.empty()) continue;
@@ -169,7 +169,7 @@ Status VerifyWorkload::clean_up(std::int64_t step) {
   return {};
 }
 
-void VerifyWorkload::tell_wrong_words(const AllocationOutcome& outcome, std::int64_t step) {
+void VerifyWorkload::report_wrong_words(const AllocationOutcome& outcome, std::int64_t step) {
   Fault fault = fault_of(environment_, "memory", "memory cleanup", name(), step);
   fault.where = fmt::format("{} that were taken to be given back", format_bytes(outcome.bytes));
   if (outcome.found.count > 0) {
@@ -181,7 +181,7 @@ void VerifyWorkload::tell_wrong_words(const AllocationOutcome& outcome, std::int
     fault.expected = "the one injected wrong word";
     fault.actual = "none, or others";
   }
-  Dissent own;
+  Mismatch own;
   own.rank = environment_.place.rank;
   reporter_.tell(std::move(fault), own);
 }

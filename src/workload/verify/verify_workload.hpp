@@ -36,7 +36,7 @@ class VerifyWorkload : public Workload {
   Status give_up_steps(double timeout_seconds) override;
   Status resume(RestartInfo& restart) override;
   /// Runs the last round.
-  Status finish(const Ending& ending) override;
+  Status finish(const Shutdown& ending) override;
   PartReport report() const override;
 
  private:
@@ -47,7 +47,7 @@ class VerifyWorkload : public Workload {
   void judge(std::size_t question, const std::vector<Answers>& answers);
   std::optional<WrongAnswer> host_finding(std::size_t question) const;
   Status clean_up(std::int64_t step);
-  void tell_wrong_words(const AllocationOutcome& outcome, std::int64_t step);
+  void report_wrong_words(const AllocationOutcome& outcome, std::int64_t step);
   std::string failure() const;
 
   Environment& environment_;

@@ -22,7 +22,7 @@ std::string name_of(const BatchNormShape& shape) {
                      shape.x.width, shape.x.channels, shape.relu ? " with ReLU" : "");
 }
 
-/// Channels of different means; the second of three or more is 0 throughout.
+/// Channels with different means; if there are three or more, the second is 0 throughout.
 Array input_images(const BatchNormShape& shape) {
   Array x = uniform_array(shape.type, shape.x.count(), 1);
   const std::int64_t channels = shape.x.channels;
@@ -40,7 +40,7 @@ Array positive(std::int64_t count, std::uint64_t seed) {
   return array;
 }
 
-/// What a batch normalization has of its own, one fp32 a channel, as it goes to the device.
+/// The parameters of a batch normalization on the device, one fp32 value per channel.
 struct Parameters {
   Array scale, shift, running_mean, running_variance;
 
@@ -68,7 +68,7 @@ struct StateOnDevice {
   }
 };
 
-/// Of a forward and a backward pass; x_gradient as it lies on the device.
+/// Results of a forward and a backward pass; x_gradient as stored on the device.
 struct TrainingOutput {
   Array y, running_mean, running_variance, saved_mean, saved_deviation;
   Array x_gradient, scale_gradient, shift_gradient;
@@ -80,7 +80,7 @@ TrainingOutput train(DnnContract& test, const BatchNormShape& shape, BatchNorm& 
   const std::int64_t channels = shape.x.channels;
   const Parameters parameters(channels);
   const StateOnDevice own(test, parameters);
-  Array padded(shape.type, shape.x.count() + DnnContract::guard);  // in place it is an output
+  Array padded(shape.type, shape.x.count() + DnnContract::guard);  // output if in place
   std::memset(padded.data(), 0xff, padded.bytes());
   std::memcpy(padded.data(), y_gradient_values.data(), y_gradient_values.bytes());
   const DeviceArray x = test.upload(x_values), y_gradient = test.upload(padded);
@@ -107,7 +107,7 @@ TrainingOutput train(DnnContract& test, const BatchNormShape& shape, BatchNorm& 
           test.written(shift_gradient)};
 }
 
-/// Each of `actual` is what is expected, but for `relative` of its magnitude and its type's rounding.
+/// Expects each element of `actual` within `relative` of its magnitude plus the rounding of its type.
 void expect_near(const Array& actual, const std::vector<double>& expected,
                  const std::vector<double>& magnitude, double relative, const char* what) {
   const double rounding = 1.01 * reference::rounding_error(actual.type());
@@ -117,14 +117,14 @@ void expect_near(const Array& actual, const std::vector<double>& expected,
         << what << " " << i << ": " << actual.get(static_cast<std::int64_t>(i)) << ", not " << expected[i];
 }
 
-/// 1 + the magnitude of each.
+/// 1 + the magnitude of each value.
 std::vector<double> one_more(const std::vector<double>& values) {
   std::vector<double> result;
   for (const double value : values) result.push_back(1 + std::fabs(value));
   return result;
 }
 
-/// The statistics that a batch of `rows` moves the running ones to.
+/// The running statistics after a batch of `rows`.
 reference::Statistics moved(const Parameters& before, const reference::Statistics& batch, std::int64_t rows) {
   const double unbiased = static_cast<double>(rows) / static_cast<double>(rows - 1);
   constexpr double weight = BatchNormShape::momentum;
@@ -137,7 +137,7 @@ reference::Statistics moved(const Parameters& before, const reference::Statistic
   return after;
 }
 
-/// y as a ReLU leaves it; and what it lets pass of y's gradient, where `actual`, which is y, passed it.
+/// y after a ReLU, and y's gradient masked by the ReLU; the mask comes from `actual`, which is y.
 std::vector<double> after_relu(std::vector<double> y) {
   for (double& value : y) value = std::max(0.0, value);
   return y;
@@ -149,7 +149,7 @@ Array passed(const Array& y_gradient, const Array& actual) {
   return gradient;
 }
 
-/// A type, images and whether with a ReLU.
+/// Element type, image shapes, and whether a ReLU follows.
 std::vector<BatchNormShape> shapes_of(const std::vector<ElementType>& types,
                                       std::span<const ImageShape> all) {
   std::vector<BatchNormShape> shapes;
@@ -159,7 +159,7 @@ std::vector<BatchNormShape> shapes_of(const std::vector<ElementType>& types,
   return shapes;
 }
 
-/// fp32 in another order than double's, and divisions by deviations of some tenths.
+/// fp32 sums in another order than the double reference, divided by standard deviations of some tenths.
 constexpr double statistic_tolerance = 1e-5, normalized_tolerance = 5e-5, gradient_tolerance = 1e-4;
 
 }  // namespace
@@ -295,7 +295,7 @@ TEST_P(DnnContract, BatchNormWithoutMemoryIsRefused) {
        {without(&BatchNormState::scale), without(&BatchNormState::shift),
         without(&BatchNormState::saved_mean), without(&BatchNormState::saved_deviation)})
     EXPECT_FAILS(invalid_argument, backward(x.floats(), c, state, a, b, c));
-  finish();  // the stream has not failed by it
+  finish();  // the stream has not failed
 }
 
 }  // namespace egt::contract

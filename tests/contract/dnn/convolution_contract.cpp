@@ -24,10 +24,10 @@ constexpr struct {
     {{2, 8, 8, 16}, 24, {3, 1, 1}},
     {{1, 7, 9, 5}, 3, {3, 1, 1}},
     {{2, 23, 19, 3}, 8, {7, 2, 3}},
-    {{3, 10, 8, 8}, 16, {3, 2, 0}},  // likewise
-    {{1, 9, 11, 4}, 7, {2, 3, 1}},   // rows between windows
-    {{2, 5, 5, 8}, 8, {5, 1, 0}},    // one pixel is left
-    {{1, 3, 2, 8}, 8, {5, 1, 2}},    // the window is larger than the image
+    {{3, 10, 8, 8}, 16, {3, 2, 0}},  // the same
+    {{1, 9, 11, 4}, 7, {2, 3, 1}},   // gaps of rows between windows
+    {{2, 5, 5, 8}, 8, {5, 1, 0}},    // one output pixel
+    {{1, 3, 2, 8}, 8, {5, 1, 2}},    // the window exceeds the image
     {{4, 1, 1, 24}, 8, {1, 1, 0}},
     {{1, 1, 1, 1}, 1, {1, 1, 0}},
     {{2, 12, 12, 64}, 64, {3, 1, 1}},
@@ -54,7 +54,7 @@ struct ConvolutionOutput {
   bool operator==(const ConvolutionOutput&) const = default;
 };
 
-/// The three products, of a pass there and back, in `stream`.
+/// Runs forward, input gradient and filter gradient in `stream`.
 ConvolutionOutput run(DnnContract& test, const ConvolutionShape& shape, Convolution& convolution,
                       const ConvolutionInput& input, Stream& stream) {
   const ElementType type = storage_type(shape.precision);
@@ -74,9 +74,9 @@ ConvolutionOutput run(DnnContract& test, const ConvolutionShape& shape, Convolut
   return {test.written(y), test.written(x_gradient), test.written(filter_gradient)};
 }
 
-/// Of a sum in fp32, in whatever order, of products whose operands tf32 rounds to 10 bits behind the point,
-/// or cuts off there; the result is rounded to the type of the operands. bf16's filter gradient, too: a
-/// library may give it so.
+/// Tolerance of an fp32 sum, in any order, of products whose operands tf32 rounds or truncates to 10 fraction
+/// bits. The result is rounded to the operand type. This includes bf16's filter gradient, which a library may
+/// return in bf16.
 double tolerance(Precision precision, const Sums& sums, std::size_t i) {
   const double fp32 = std::ldexp(static_cast<double>(sums.terms[i] + 16), -24);
   const double operands = precision == Precision::tf32 ? std::ldexp(1.0, -9) : 0;
@@ -93,7 +93,7 @@ void expect_sums(Precision precision, const Array& actual, const Sums& expected,
         << expected.value[i];
 }
 
-/// A library may have bf16 for channels in eights only, if it says so when it is asked.
+/// A library may support bf16 only for channel counts divisible by 8, if it reports that when queried.
 bool may_be_refused(const ConvolutionShape& shape) {
   return shape.precision == Precision::bf16 && (shape.x.channels % 8 != 0 || shape.outputs % 8 != 0);
 }
@@ -211,7 +211,7 @@ TEST_P(DnnContract, ConvolutionsWithoutMemoryAreRefused) {
   EXPECT_FAILS(invalid_argument, convolution->backward_filter(nullptr, b, c, stream()));
   EXPECT_FAILS(invalid_argument, convolution->backward_filter(a, nullptr, c, stream()));
   EXPECT_FAILS(invalid_argument, convolution->backward_filter(a, b, nullptr, stream()));
-  finish();  // the stream has not failed by it
+  finish();  // the stream has not failed
 }
 
 }  // namespace egt::contract

@@ -10,8 +10,8 @@
 
 namespace egt::contract {
 
-/// Every promise of egt/device/dnn.hpp, checked on the device of the parameter. Where the parameter opens no
-/// such library, or its `open_dnn` answers unavailable, the cases are skipped with that reason.
+/// Checks every guarantee of egt/device/dnn.hpp on the parameter's device. The cases are skipped with a
+/// reason if the parameter has no `open_dnn` or `open_dnn` returns unavailable.
 class DnnContract : public DeviceContract {
  protected:
   void SetUp() override;
@@ -19,12 +19,12 @@ class DnnContract : public DeviceContract {
 
  public:
   Dnn& dnn() { return *dnn_; }
-  /// Those of fp32, tf32 and bf16 that the library has.
+  /// The subset of fp32, tf32 and bf16 that the library supports.
   std::vector<Precision> dnn_precisions();
-  /// The types of images that it has: f32, and bf16 with that precision.
+  /// The supported image types: f32, and bf16 if that precision is supported.
   std::vector<ElementType> image_types();
 
-  /// An operation of the shape; null, and the test fails, where it cannot be made.
+  /// An operation of this shape. Returns null and fails the test if it cannot be created.
   template <typename Shape>
   auto make(const Shape& shape) {
     auto made = dnn().make(shape);
@@ -32,11 +32,11 @@ class DnnContract : public DeviceContract {
     return made.ok() ? std::move(made.value()) : nullptr;
   }
 
-  /// Elements behind an output that nobody may touch.
+  /// Elements after an output that must not be modified.
   static constexpr std::int64_t guard = 16;
-  /// Room for `count` elements and the guard, all of them NaN.
+  /// Allocates `count` elements and the guard elements, all filled with NaN.
   DeviceArray output(ElementType type, std::int64_t count);
-  /// The output with its guard: every element was written, the guard was not.
+  /// The output, after a check that every element was written and the guard elements were not.
   reference::Array written(const DeviceArray& output);
 
  private:
@@ -45,7 +45,7 @@ class DnnContract : public DeviceContract {
 
 /// Uniform in [-1, 1), rounded to the type.
 reference::Array uniform_array(ElementType type, std::int64_t count, std::uint64_t seed);
-/// Integers of -8 .. 8: sums of a few are exact in every type.
+/// Integers in [-8, 8]: sums of a few are exact in every type.
 reference::Array small_integers(ElementType type, std::int64_t count, std::uint64_t seed);
 
 }  // namespace egt::contract

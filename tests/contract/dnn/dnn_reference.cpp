@@ -20,7 +20,7 @@ std::int64_t place(const ImageShape& s, std::int64_t n, std::int64_t y, std::int
   return ((n * s.height + y) * s.width + x) * s.channels + c;
 }
 
-/// f(n, oy, ox, ky, kx, y, x) for each pixel (y, x) of x in the window of each pixel (oy, ox) of y.
+/// Calls f(n, oy, ox, ky, kx, y, x) for each pixel (y, x) of x in the window of each pixel (oy, ox) of y.
 template <typename F>
 void for_each_tap(const ImageShape& x, const Window& window, F&& f) {
   const ImageShape out = window.over(x, 1);

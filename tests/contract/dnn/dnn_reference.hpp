@@ -6,11 +6,10 @@
 #include "egt/device/dnn.hpp"
 #include "tests/contract/reference.hpp"
 
-/// Plain loops in double that the adapters of the port Dnn are held against.
+/// Reference for the adapters of the port Dnn: plain loops in double.
 namespace egt::reference {
 
-/// Sums of products; with each the sum of their magnitudes and their number, which its rounding errors depend
-/// on.
+/// Sums of products. The sum of magnitudes and the number of terms of each bound its rounding error.
 struct Sums {
   std::vector<double> value, magnitude;
   std::vector<std::int64_t> terms;
@@ -28,23 +27,23 @@ struct ConvolutionSums {
 ConvolutionSums convolve(const ConvolutionShape& shape, const Array& x, const Array& filter,
                          const Array& y_gradient);
 
-/// One a channel.
+/// One value per channel.
 struct Statistics {
   std::vector<double> mean, variance;
 };
-/// Of each channel of x; the variance is the biased one.
+/// Mean and variance of each channel of x; the variance is the biased one.
 Statistics statistics(const ImageShape& shape, const Array& x);
 std::vector<double> normalize(const ImageShape& shape, const Array& x, const Statistics& statistics,
                               const Array& scale, const Array& shift);
 struct BatchNormGradients {
   std::vector<double> x;
   Sums scale, shift;
-  std::vector<double> x_magnitude;  ///< the magnitudes of what each of x is a difference of
+  std::vector<double> x_magnitude;  ///< magnitude of the terms that each x_gradient is a difference of
 };
 BatchNormGradients batch_norm_gradients(const ImageShape& shape, const Array& x, const Array& y_gradient,
                                         const Statistics& statistics, const Array& scale);
 
-/// For each element of y the elements of x in its window.
+/// For each element of y, the elements of x in its window.
 std::vector<std::vector<std::int64_t>> pooling_windows(const PoolingShape& shape);
 
 }  // namespace egt::reference

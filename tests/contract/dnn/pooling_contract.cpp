@@ -26,8 +26,8 @@ std::string name_of(const PoolingShape& shape) {
                      shape.window.stride, shape.window.padding);
 }
 
-/// Integers of -251 .. -1, exact in bf16; within a window of 7 x 7 no two are equal. Below 0: padding that
-/// counted as 0 would be the maximum.
+/// Integers in [-251, -1], exact in bf16, distinct within a window of 7 x 7. They are negative because
+/// padding that counted as 0 would be the maximum.
 Array distinct_images(const PoolingShape& shape) {
   Array x(shape.type, shape.x.count());
   for (std::int64_t i = 0; i < x.count(); ++i) {
@@ -171,7 +171,7 @@ TEST_P(DnnContract, PoolingsRepeatBitForBit) {
       const std::unique_ptr<Pooling> pooling = make(shape);
       ASSERT_TRUE(pooling);
       Array x = uniform_array(type, shape.x.count(), 1);
-      for (std::int64_t i = 0; i < x.count(); ++i) x.set(i, std::max(0.0, x.get(i)));  // as of a ReLU
+      for (std::int64_t i = 0; i < x.count(); ++i) x.set(i, std::max(0.0, x.get(i)));  // as after a ReLU
       const Array y_gradient = uniform_array(type, shape.y().count(), 2);
       const PoolingOutput output = run(*this, shape, *pooling, x, y_gradient);
       for (int turn = 0; turn < 2; ++turn) EXPECT_EQ(run(*this, shape, *pooling, x, y_gradient), output);
@@ -197,7 +197,7 @@ TEST_P(DnnContract, PoolingShapesThatAreNoneAreRefused) {
     }
     refused([](PoolingShape& s) { s.window.padding = -1; });
     refused([](PoolingShape& s) { s.window.kernel = 11; });
-    refused([](PoolingShape& s) { s.window.padding = 3; });  // windows of padding alone
+    refused([](PoolingShape& s) { s.window.padding = 3; });  // windows that contain padding only
     for (const ElementType type : {ElementType::f64, ElementType::f16, ElementType::f8, ElementType::i32}) {
       PoolingShape shape = good;
       shape.type = type;
@@ -219,7 +219,7 @@ TEST_P(DnnContract, PoolingsWithoutMemoryAreRefused) {
   EXPECT_FAILS(invalid_argument, pooling->backward(a, nullptr, c, x_gradient.floats(), stream()));
   EXPECT_FAILS(invalid_argument, pooling->backward(a, b, nullptr, x_gradient.floats(), stream()));
   EXPECT_FAILS(invalid_argument, pooling->backward(a, b, c, nullptr, stream()));
-  finish();  // the stream has not failed by it
+  finish();  // the stream has not failed
 }
 
 }  // namespace egt::contract

@@ -20,7 +20,7 @@ constexpr Shape shapes[] = {{1, 1, 1},    {1, 17, 5},   {3, 1, 33},   {5, 3, 1},
                             {33, 64, 17}, {64, 5, 3},   {64, 64, 64}, {3, 64, 33},    {33, 17, 5},
                             {5, 33, 64},  {17, 17, 17}, {1, 64, 64},  {129, 65, 257}, {128, 96, 512}};
 
-/// One product: operands, the output before and after.
+/// One GEMM: operands, and the output before and after.
 struct Product {
   Precision precision;
   bool a_transposed, b_transposed;
@@ -46,13 +46,13 @@ struct Product {
   double a_at(std::int64_t i, std::int64_t p) const { return a_transposed ? a.get(p, i) : a.get(i, p); }
   double b_at(std::int64_t p, std::int64_t j) const { return b_transposed ? b.get(j, p) : b.get(p, j); }
 
-  /// How far a term may be off, relative to the sum of the terms' magnitudes.
+  /// Error bound of a term, relative to the sum of the terms' magnitudes.
   double term_error() const {
     switch (precision) {
       case Precision::fp64:
         return 1e-14;
       case Precision::tf32:
-        return std::ldexp(1.0, -9);  // two operands of 11 bits; truncation is allowed
+        return std::ldexp(1.0, -9);  // two operands with 11 bits; truncation is allowed
       default:
         return 2e-6;
     }
@@ -64,7 +64,7 @@ struct Product {
   }
 };
 
-/// op(a) by rows, or op(b) by columns: k values after k values.
+/// op(a) by rows, or op(b) by columns: k consecutive values each.
 std::vector<double> decode_terms(std::int64_t lines, std::int64_t k, const auto& at) {
   std::vector<double> values;
   for (std::int64_t line = 0; line < lines; ++line)
@@ -72,7 +72,7 @@ std::vector<double> decode_terms(std::int64_t lines, std::int64_t k, const auto&
   return values;
 }
 
-/// `bias`: one row, that is added before a ReLU; null: neither.
+/// `bias`: one row, added before a ReLU; null: neither bias nor ReLU.
 void expect_is_product(const Product& before, const Matrix& after, const Matrix* bias = nullptr) {
   const std::int64_t k = before.k();
   const auto a = decode_terms(after.rows(), k, [&](auto i, auto p) { return before.a_at(i, p); });
@@ -89,7 +89,7 @@ void expect_is_product(const Product& before, const Matrix& after, const Matrix*
       const double addend = bias ? bias->get(0, j) : before.beta == 0 ? 0 : before.beta * before.d.get(i, j);
       const double wanted = before.alpha * sum + addend, expected = bias ? std::max(wanted, 0.0) : wanted;
       const double actual = after.get(i, j);
-      // With a bias the product may be rounded before it is added.
+      // With a bias, the GEMM result may be rounded before the bias is added.
       const double rounded = std::fabs(expected) + (bias ? std::fabs(sum) : 0);
       const double tolerance =
           before.term_error() * (std::fabs(before.alpha) * magnitude + std::fabs(addend)) +
@@ -105,13 +105,13 @@ Gemm call_of(const Product& product, const DeviceMatrix& a, const DeviceMatrix& 
           product.b_transposed, product.alpha, product.beta};
 }
 
-/// Operands of 8 bits, as bytes: of fp8 none is NaN.
+/// Operands with 8 bits, as bytes; no fp8 operand is NaN.
 std::vector<std::uint8_t> narrow_operand(std::int64_t elements, Precision precision, std::uint64_t seed) {
   Engine engine(seed);
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(elements));
   for (std::uint8_t& byte : bytes) {
     byte = static_cast<std::uint8_t>(engine());
-    if (precision == Precision::fp8) byte &= 0xBF;  // exponents of 7 at most: no sum is large
+    if (precision == Precision::fp8) byte &= 0xBF;  // limits exponents to 7, so that sums stay small
   }
   return bytes;
 }
@@ -325,7 +325,7 @@ TEST_P(DeviceContract, GemmOf8BitsIsTheProduct) {
             magnitude += std::fabs(term);
           }
           const std::uint32_t word = results[0][static_cast<std::size_t>(i * n + j)];
-          // Tensor cores add products of fp8 with 13 bits behind the point of the largest (DeepSeek-V3,
+          // Tensor cores add fp8 products with 13 fraction bits relative to the largest one (DeepSeek-V3,
           // 2024).
           const bool is_right = precision == Precision::int8
                                     ? static_cast<std::int32_t>(word) == static_cast<std::int64_t>(sum)

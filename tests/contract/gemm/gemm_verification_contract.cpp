@@ -15,13 +15,12 @@ struct Sizes {
   std::int64_t m, n, k;
 };
 
-/// The kinds of numbers that operands hold. Terms 2i and 2i + 1 of `cancelling` cancel but for their last
-/// bits.
+/// Distributions of operand values. Terms 2i and 2i + 1 of `cancelling` cancel except for their last bits.
 enum class Data { uniform, positive, whole, cancelling, mixed, huge, tiny, zero };
 constexpr Data all_data[] = {Data::uniform, Data::positive, Data::whole, Data::cancelling,
                              Data::mixed,   Data::huge,     Data::tiny,  Data::zero};
 
-/// A GEMM on the device, and its operands on the host.
+/// A GEMM on the device with its operands on the host.
 struct Verified {
   Matrix a, b, d;
   DeviceMatrix on_a, on_b, on_d;
@@ -70,7 +69,7 @@ void fill(Verified& v, std::int64_t k, Data data, Engine& engine) {
   }
 }
 
-/// Makes operands, not the result yet.
+/// Creates the operands but does not run the GEMM.
 Verified make(DeviceContract& contract, Precision precision, Sizes s, int variant, Data data,
               std::uint64_t seed) {
   const bool at = variant & 1, bt = variant & 2;
@@ -129,7 +128,7 @@ TEST_P(DeviceContract, VerifyGemmAcceptsEveryRightResult) {
           largest = std::max(largest, found.largest_share());
         }
     EXPECT_LE(largest, 1);
-    EXPECT_GT(largest, 0.05) << to_string(precision);  // the bounds are no wider than necessary
+    EXPECT_GT(largest, 0.05) << to_string(precision);  // the bounds are tight
   }
 }
 
@@ -162,7 +161,7 @@ TEST_P(DeviceContract, VerifyGemmFindsOneWrongElementWhereverItIs) {
 
 TEST_P(DeviceContract, VerifyGemmFindsAWrongOperandAndAResultThatWasNotComputed) {
   Verified v = make(*this, Precision::fp32, {20, 30, 40}, 2, Data::uniform, 1);
-  EXPECT_EQ(verify(*this, v.gemm).wrong, 600u);  // d holds padding
+  EXPECT_EQ(verify(*this, v.gemm).wrong, 600u);  // d contains only padding
   EXPECT_OK(device().gemm(v.gemm, stream()));
   v.set_a(7, 9, v.a_at(7, 9) + 4);
   const DeviceMatrix changed = upload(v.a);
@@ -227,7 +226,7 @@ TEST_P(DeviceContract, VerifyGemmJudgesWhatIsNotFinite) {
   EXPECT_FALSE(judge(2, 2, nan));
 }
 
-/// Quantized, with scales that are not 1, into either type.
+/// Quantized operands with scales other than 1, into either result type.
 TEST_P(DeviceContract, VerifyGemmAppliesTheScalesOf8Bits) {
   if (const Support support = device().supports(Precision::fp8); !support.yes())
     GTEST_SKIP() << support.why_not;

@@ -5,15 +5,15 @@
 #include "tests/support/workload_fixture.hpp"
 #include "workload/bench/parallel/split_job.hpp"
 
-/// A network in parts, as `bench` measures and checks it.
+/// A split network as measured and checked by `bench`.
 namespace egt::test {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int64_t rows_of_the_comparison = 2;  // of a micro-batch
+constexpr std::int64_t rows_of_the_comparison = 2;  // per micro-batch
 
-/// Does what the real one does, and changes a value of each product of so many rows: the same each time.
+/// Forwards to the real device and changes one value in every GEMM with this number of rows, always the same.
 class DeviceWithWrongProducts : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -25,7 +25,7 @@ class DeviceWithWrongProducts : public ForwardingDevice {
   }
 };
 
-/// The same of streams that are fused, from the second time on.
+/// The same for fused streams, from the second call on.
 class DeviceWithWrongFusion : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -48,8 +48,7 @@ class SplitJobs : public RanksOnHost {
     control = std::move(open_mpi_control(mpi_session(), timeout_s).value());
   }
 
-  /// Of a pipeline over all ranks, or of one part on each rank, measured and checked; `used`: this rank's
-  /// device.
+  /// A pipeline over all ranks, or one part on each rank, measured and checked; `used`: this rank's device.
   JobReport report_of(Device& used, bool fuses, bool alone = false) {
     const RankPlace place = mpi_session().place();
     const std::vector<Injection> injections;
@@ -109,14 +108,14 @@ TEST_F(SplitJobs, GradientsThatAreWrongInTheSameWayEachTimeAreAFaultOfTheRanksTh
   if (is_wrong) used = std::make_unique<DeviceWithWrongProducts>(std::move(used));
   const JobReport report = report_of(*used, false);
   EXPECT_THAT(report.failure, HasSubstr("of their norm from one device's")) << "all ranks know it";
-  const std::vector<Json> told = faults();
-  ASSERT_EQ(told.size(), rank() == 0 ? 1u : 0u);
+  const std::vector<Json> reported = faults();
+  ASSERT_EQ(reported.size(), rank() == 0 ? 1u : 0u);
   if (rank() > 0) return;
-  EXPECT_EQ(told[0]["kind"], "output");
-  EXPECT_EQ(told[0]["detector"], "gradients of one device");
-  EXPECT_THAT(told[0]["where"].get<std::string>(), HasSubstr("gradients, pipeline: "));
-  EXPECT_EQ(told[0]["blame"], "ambiguous");
-  EXPECT_THAT(told[0]["suspects"].get<std::vector<int>>(), ::testing::Contains(size() - 1));
+  EXPECT_EQ(reported[0]["kind"], "output");
+  EXPECT_EQ(reported[0]["detector"], "gradients of one device");
+  EXPECT_THAT(reported[0]["where"].get<std::string>(), HasSubstr("gradients, pipeline: "));
+  EXPECT_EQ(reported[0]["blame"], "ambiguous");
+  EXPECT_THAT(reported[0]["suspects"].get<std::vector<int>>(), ::testing::Contains(size() - 1));
 }
 
 TEST_F(SplitJobs, OfOneRankAloneThatRankTellsIt) {
@@ -125,24 +124,24 @@ TEST_F(SplitJobs, OfOneRankAloneThatRankTellsIt) {
   if (is_wrong) used = std::make_unique<DeviceWithWrongProducts>(std::move(used));
   const JobReport report = report_of(*used, true, true);
   EXPECT_EQ(report.failure.empty(), !is_wrong) << report.failure;
-  const std::vector<Json> told = faults();
-  ASSERT_EQ(told.size(), is_wrong ? 1u : 0u);
+  const std::vector<Json> reported = faults();
+  ASSERT_EQ(reported.size(), is_wrong ? 1u : 0u);
   if (!is_wrong) return;
-  EXPECT_EQ(told[0]["kind"], "output");
-  EXPECT_EQ(told[0]["rank"], rank());
-  EXPECT_EQ(told[0]["blame"], "certain");
+  EXPECT_EQ(reported[0]["kind"], "output");
+  EXPECT_EQ(reported[0]["rank"], rank());
+  EXPECT_EQ(reported[0]["blame"], "certain");
 }
 
 TEST_F(SplitJobs, FusionThatGivesOtherBitsIsAFaultOfItsRank) {
   std::unique_ptr<Device> used = std::move(device);
   if (rank() == 0) used = std::make_unique<DeviceWithWrongFusion>(std::move(used));
   report_of(*used, true);
-  const std::vector<Json> told = faults();
-  ASSERT_EQ(told.size(), rank() == 0 ? 1u : 0u);
+  const std::vector<Json> reported = faults();
+  ASSERT_EQ(reported.size(), rank() == 0 ? 1u : 0u);
   if (rank() > 0) return;
-  EXPECT_EQ(told[0]["kind"], "replay");
-  EXPECT_EQ(told[0]["blame"], "certain");
-  EXPECT_THAT(told[0]["where"].get<std::string>(), HasSubstr("the network's input"));
+  EXPECT_EQ(reported[0]["kind"], "replay");
+  EXPECT_EQ(reported[0]["blame"], "certain");
+  EXPECT_THAT(reported[0]["where"].get<std::string>(), HasSubstr("the network's input"));
 }
 
 }  // namespace

@@ -9,13 +9,13 @@
 #include "tests/mpi/ranks_on_host.hpp"
 #include "tests/support/single_rank_communicator.hpp"
 
-/// Networks in parts against the same on one device.
+/// Split networks compared with the same network on one device.
 namespace egt::test {
 namespace {
 
 constexpr int networks = 200;
 
-/// Every plan of so many ranks.
+/// Every plan for this number of ranks.
 std::vector<ParallelPlan> plans_of(int ranks) {
   std::vector<ParallelPlan> plans;
   for (int data = 1; data <= ranks; ++data)
@@ -27,7 +27,7 @@ std::vector<ParallelPlan> plans_of(int ranks) {
 
 class SplitNetworks : public RanksOnHost {
  protected:
-  /// The communicators of a plan, and the part of a network.
+  /// The communicators of a plan and this rank's part of the network.
   struct Part {
     std::unique_ptr<Communicator> data, tensor, pipeline;
     std::unique_ptr<SplitMlp> mlp;
@@ -46,7 +46,7 @@ class SplitNetworks : public RanksOnHost {
     return part;
   }
 
-  /// Of `seed`, the same on all ranks.
+  /// Depends only on `seed`, so it is the same on all ranks.
   SplitConfig random_config(int seed) {
     std::mt19937 random(static_cast<unsigned>(seed));
     const auto between = [&](int least, int most) {
@@ -56,8 +56,8 @@ class SplitNetworks : public RanksOnHost {
     SplitConfig config;
     config.rank = rank();
     config.plan = plans[static_cast<std::size_t>(between(0, static_cast<int>(plans.size()) - 1))];
-    const int least_layers = config.plan.pipeline * (config.plan.tensor > 1 ? 2 : 1);
-    const int layers = std::max(least_layers, between(1, 7));
+    const int min_layers = config.plan.pipeline * (config.plan.tensor > 1 ? 2 : 1);
+    const int layers = std::max(min_layers, between(1, 7));
     for (int l = 0; l <= layers; ++l) config.network.neurons.push_back(between(5, 37));
     config.micro_batches = config.plan.pipeline > 1 ? between(1, 7) : between(1, 2);
     config.network.batch.global = between(config.plan.data * config.micro_batches, 60);
@@ -82,14 +82,14 @@ class SplitNetworks : public RanksOnHost {
   }
 
   std::vector<Digest> digests_of_pass(SplitMlp& mlp) {
-    const std::size_t bytes = mlp.most_tensors() * sizeof(Digest);
+    const std::size_t bytes = mlp.max_tensors() * sizeof(Digest);
     Buffer memory = std::move(device->allocate(bytes).value());
     Buffer pinned = std::move(device->allocate_pinned(bytes).value());
     EXPECT_TRUE(mlp.reset().ok());
     EXPECT_TRUE(mlp.enqueue_pass(99, 0, memory.as<Digest>()).ok());
     EXPECT_TRUE(device->copy(pinned.data(), memory.data(), bytes, mlp.stream()).ok());
     EXPECT_TRUE(device->synchronize(mlp.stream(), timeout_s).ok());
-    EXPECT_LE(mlp.tensors().size(), mlp.most_tensors());
+    EXPECT_LE(mlp.tensors().size(), mlp.max_tensors());
     return {pinned.as<Digest>(), pinned.as<Digest>() + mlp.tensors().size()};
   }
 };
@@ -187,7 +187,7 @@ TEST_F(SplitNetworks, TrainAsOneDeviceDoes) {
   }
 }
 
-/// By the first stage, and by the last for its targets.
+/// Used by the first stage, and by the last one for its targets.
 TEST_F(SplitNetworks, TrainOnTheInputThatIsMadeForThem) {
   constexpr std::int64_t steps = 4;
   SplitConfig config = random_config(1);

@@ -41,9 +41,9 @@ TEST(Options, AConfigFilesErrorsNameTheFile) {
                                                      ": --memory 90: a unit is missing (90% or 90GB?): use a "
                                                      "share of 0 to 100 %, or a size such as 72GB");
   const ConfigFile twice("batch = 4\nbatch = 5\n");
-  const std::string told = "--config " + twice.path() + ": --batch: given twice; give it once";
-  EXPECT_EQ(refused({"--config", twice.path()}), told);
-  EXPECT_EQ(refused({"--config", twice.path(), "--batch", "6"}), told) << "also where it has no effect";
+  const std::string reported = "--config " + twice.path() + ": --batch: given twice; give it once";
+  EXPECT_EQ(refused({"--config", twice.path()}), reported);
+  EXPECT_EQ(refused({"--config", twice.path(), "--batch", "6"}), reported) << "also where it has no effect";
   const ConfigFile section("[burn]\nsteps = 5\n");
   EXPECT_NE(refused({"--config", section.path()}).find("section [burn]: write"), std::string::npos);
   const ConfigFile large("# " + std::string(1u << 20, 'x') + "\n");

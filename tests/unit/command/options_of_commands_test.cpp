@@ -39,7 +39,7 @@ TEST(Options, VerifyTellsAllThatItLoadsTheDevicesWith) {
               std::string(option) + ": the command verify has no such option");
 }
 
-/// The options of the commands that run nothing on devices, and those that a run has no use for.
+/// The options of commands without device work, and options that do not apply to a run.
 TEST(Options, EveryCommandUsesAnOptionOrRefusesIt) {
   using Names = std::set<std::string>;
   const std::map<std::string, Names> used = {
@@ -54,7 +54,7 @@ TEST(Options, EveryCommandUsesAnOptionOrRefusesIt) {
     std::vector<std::string> arguments = {name};
     if (name == "report" || name == "compare") arguments.emplace_back("x");
     for (const OptionRule& rule : rules) {
-      if (rule.name == "help" || rule.name == "version") continue;  // which end the parsing
+      if (rule.name == "help" || rule.name == "version") continue;  // these end the parsing
       std::vector<std::string> asked = arguments;
       asked.push_back("--" + rule.name);
       if (!rule.value.placeholder.empty()) asked.emplace_back("?");

@@ -320,7 +320,7 @@ TEST(Options, EveryBuiltInDefaultIsTakenByItsOption) {
         found.emplace(command, backend);
       }
     }
-  // The host's; of bench, its ceilings, links, loadtest, its quick one, selftest and verify those on both.
+  // Host presets; bench, its ceilings, links, loadtest, its quick variant, selftest, verify: both backends.
   EXPECT_EQ(found.size(), 15u);
 }
 

@@ -30,7 +30,7 @@ class PciGpus : public testing::Test {
 TEST_F(PciGpus, AreDisplayControllersOfNvidia) {
   add("0000:17:00.0", "0x10de", "0x030200", "nvidia");
   add("0000:65:00.0", "0x10de", "0x030000");
-  add("0000:66:00.0", "0x10de", "0x040300");  // its sound
+  add("0000:66:00.0", "0x10de", "0x040300");  // its audio function
   add("0000:67:00.0", "0x10de", "0x068000");  // an NVSwitch
   add("0000:68:00.0", "0x1002", "0x030000");  // another vendor's
   const auto gpus = nvidia_gpus(root_.path());
@@ -90,7 +90,7 @@ TEST_F(PciGpus, ThatNoRankTestsAreCounted) {
             "1 of 2 GPUs tested on node7; CUDA does not list the others: see dmesg and nvidia-smi");
   EXPECT_EQ(untested_gpus(0, one, root_.path()),
             "0 of 2 GPUs tested on node7; the host backend tests the CPU");
-  ::setenv("CUDA_VISIBLE_DEVICES", "0", 1);  // as its user chose
+  ::setenv("CUDA_VISIBLE_DEVICES", "0", 1);  // as set by the user
   EXPECT_EQ(untested_gpus(1, one, root_.path()), "");
   ::unsetenv("CUDA_VISIBLE_DEVICES");
 }

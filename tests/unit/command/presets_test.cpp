@@ -118,7 +118,7 @@ TEST(Presets, AResumedRunKeepsItsOwn) {
             effective_options(good({"--preset", "soak", "--io-every", "20"})));
 }
 
-/// What --print-config tells of a command line, and all options that come of it.
+/// Output of --print-config for a command line, including all resulting options.
 std::string printed(Words arguments) {
   arguments.emplace_back("--print-config");
   return good(arguments).message.value_or("nothing");

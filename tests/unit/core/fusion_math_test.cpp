@@ -29,7 +29,7 @@ Bracket search_in_chunks(const std::vector<double>& running, double time, std::i
 TEST(FusionMath, ARowIsSearchedAlikeInChunksOfAnySize) {
   std::mt19937 engine(5);
   for (int row = 0; row < 300; ++row) {
-    std::vector<double> running;  // flat where samples do not count
+    std::vector<double> running;  // constant across invalid samples
     double reached = none;
     for (std::uint32_t i = 0; i < engine() % 40; ++i) {
       if (engine() % 3 > 0) reached = std::max(reached, static_cast<double>(engine() % 20));
@@ -48,7 +48,7 @@ TEST(FusionMath, ARowIsSearchedAlikeInChunksOfAnySize) {
 }
 
 TEST(FusionMath, BracketsAreTheSamplesThatRaiseTheMaximum) {
-  const std::vector<double> running = {none, 1, 1, 3, 3, 3, 5};  // samples 1, 3 and 6 count
+  const std::vector<double> running = {none, 1, 1, 3, 3, 3, 5};  // samples 1, 3 and 6 are valid
   const auto expect_bracket = [&](double time, std::int32_t left, std::int32_t right, float weight) {
     const Bracket bracket = search_in_chunks(running, time, 1000);
     EXPECT_EQ(bracket.left, left) << time;
@@ -68,7 +68,7 @@ TEST(FusionMath, BracketsAreTheSamplesThatRaiseTheMaximum) {
 
 TEST(FusionMath, InterpolatesWithOneRounding) {
   EXPECT_EQ(math::interpolate(2.0f, 4.0f, 0.25f), 2.5f);
-  // The product's lower half is not lost: 2^-24 of it decides.
+  // The lower half of the product matters: 2^-24 of it decides.
   const float weight = 1.0f + 0x1p-23f, left = -1.0f - 0x1p-22f;
   EXPECT_EQ(math::interpolate(left, left + weight, weight), 0x1p-46f);
   EXPECT_EQ(math::interpolate(1.0f, std::numeric_limits<float>::infinity(), 0.0f), 1.0f);

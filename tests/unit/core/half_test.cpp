@@ -11,10 +11,10 @@
 namespace egt {
 namespace {
 
-/// A binary floating-point format: digits after the leading one, least exponent, largest finite value.
+/// A binary floating-point format: digits after the leading one, min exponent, max finite value.
 struct Format {
   int digits;
-  int least_exponent;
+  int min_exponent;
   double largest;
 };
 constexpr Format half_format{10, -14, 65504.0};
@@ -22,12 +22,11 @@ constexpr Format bfloat16_format{7, -126, 0x1.FEp127};
 constexpr Format tf32_format{10, -126, 0x1.FFCp127};
 
 double unit_in_last_place(double value, const Format& format) {
-  const int exponent =
-      value == 0 ? format.least_exponent : std::max(std::ilogb(value), format.least_exponent);
+  const int exponent = value == 0 ? format.min_exponent : std::max(std::ilogb(value), format.min_exponent);
   return std::ldexp(1.0, exponent - format.digits);
 }
 
-/// To nearest, ties to even, computed in double, where every float and every quotient here is exact.
+/// To nearest, ties to even, computed in double, in which every float and every quotient here is exact.
 double nearest_even(double value, const Format& format) {
   if (!std::isfinite(value)) return value;
   const double ulp = unit_in_last_place(value, format);
@@ -49,7 +48,7 @@ bool same(double expected, float actual) {
   return expected == static_cast<double>(actual) && std::signbit(expected) == std::signbit(actual);
 }
 
-/// Both signs of `magnitude` and of the floats beside it.
+/// Both signs of `magnitude` and of its neighbouring floats.
 void add_neighbourhood(std::vector<float>& floats, double magnitude) {
   const float middle = static_cast<float>(magnitude);
   for (float f : {std::nextafterf(middle, 0.0f), middle, std::nextafterf(middle, HUGE_VALF)}) {
@@ -58,7 +57,7 @@ void add_neighbourhood(std::vector<float>& floats, double magnitude) {
   }
 }
 
-/// Every value of the format and every tie between two of them, with the floats beside each; the special
+/// Every value of the format and every tie between two of them, with their neighbouring floats; the special
 /// values; and random bits.
 std::vector<float> hard_cases(const Format& format) {
   std::vector<float> floats = {0.0f,
@@ -70,7 +69,7 @@ std::vector<float> hard_cases(const Format& format) {
                                std::numeric_limits<float>::denorm_min(),
                                float_from_bits(0x7F800001u),
                                float_from_bits(0xFFFFFFFFu)};
-  const double first = std::ldexp(1.0, format.least_exponent - format.digits);
+  const double first = std::ldexp(1.0, format.min_exponent - format.digits);
   for (double value = first; value <= format.largest;) {
     const double ulp = unit_in_last_place(value, format);
     add_neighbourhood(floats, value);
@@ -153,7 +152,7 @@ TEST(Tf32, RoundsToNearestAwayFromZero) {
       tf32_format, [](float f) { return round_to_tf32(f); }, nearest_away);
 }
 
-/// Rounding through float first would round these twice: they lie beside a tie by less than a float can tell.
+/// Rounding through float first would round twice: a float cannot resolve their distance from a tie.
 template <typename To>
 void expect_one_rounding(const Format& format) {
   std::mt19937 random(9);
@@ -190,7 +189,7 @@ constexpr Format format_of_8 = T::mantissa_bits == 3 ? Format{3, -6, 448} : Form
 TYPED_TEST(FloatOf8Test, EveryNumberSurvivesAndIsWhatTheFormatSays) {
   using T = TypeParam;
   EXPECT_EQ(to_float(T{T::largest}), format_of_8<T>.largest);
-  EXPECT_EQ(to_float(T{1}), std::ldexp(1.0, format_of_8<T>.least_exponent - T::mantissa_bits));
+  EXPECT_EQ(to_float(T{1}), std::ldexp(1.0, format_of_8<T>.min_exponent - T::mantissa_bits));
   EXPECT_EQ(to_float(T{static_cast<std::uint8_t>(T::bias << T::mantissa_bits)}), 1.0f);
   for (int bits = 0; bits < 256; ++bits) {
     const float value = to_float(T{static_cast<std::uint8_t>(bits)});

@@ -15,7 +15,7 @@ Injection good(const std::string& text) {
   return parsed.ok() ? parsed.value() : Injection();
 }
 
-/// The message for a text that must be refused: invalid_argument, one line.
+/// The error of an invalid text: invalid_argument, one line.
 std::string refused(const std::string& text) {
   const auto parsed = parse_injection(text);
   EXPECT_FALSE(parsed.ok()) << text;

@@ -30,7 +30,7 @@ TEST(LoadControl, ProductsMayRunAllTheTimeUnlessToldOtherwise) {
 
 TEST(LoadControl, ARestEndsAsSoonAsItIsOver) {
   LoadControl load;
-  load.set_duty(LoadControl::least_duty);
+  load.set_duty(LoadControl::min_duty);
   int asked = 0;
   load.rest(10, [&] { return ++asked >= 3; });
   EXPECT_EQ(asked, 3);

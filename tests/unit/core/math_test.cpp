@@ -68,7 +68,7 @@ TEST(Extreme, AnyBitOfAnyTurnReachesTheBits) {
   EXPECT_EQ(extreme(0.7f, 0.3f, 200, {200, 1}).bits, clean.bits) << "no such turn";
 }
 
-/// The operand of turn `turn` of the chain, told by the sum: each turn's value is that of its operand.
+/// The operand of iteration `turn`, recovered from the sum: each iteration's value is that of its operand.
 float operand(float start, float phase, int turn) {
   float v = start;
   for (int i = 0; i < turn; ++i) {
@@ -79,20 +79,20 @@ float operand(float start, float phase, int turn) {
   return v + phase;
 }
 
-/// Whatever the elements hold: equal ones, those behind a ReLU, random ones.
+/// For any elements: equal ones, those after a ReLU, random ones.
 TEST(Extreme, ElementsComputeWithUnlikeOperandsInEveryTurn) {
-  constexpr std::uint64_t elements = 8192, most_alike = elements / 1000;
+  constexpr std::uint64_t elements = 8192, max_alike = elements / 1000;
   const auto start = [](int data, std::uint64_t i) {
     const float random = extreme_phase(i * 77 + 5) * 4.0f - 2.0f;
     return data == 0 ? 0.5f : std::fabs(data == 1 ? std::max(random, 0.0f) : random);
   };
   for (const int data : {0, 1, 2})
     for (const int turn : {0, 1, 7, 50, 199, 200}) {
-      if (turn == 0 && data == 1) continue;  // half of them are 0 in the phase of their place alone
+      if (turn == 0 && data == 1) continue;  // with the phase of the position alone, half of them are 0
       std::set<float> operands;
       for (std::uint64_t i = 0; i < elements; ++i)
         operands.insert(operand(start(data, i), extreme_phase(i), turn));
-      EXPECT_GE(operands.size(), elements - most_alike) << "data " << data << ", turn " << turn;
+      EXPECT_GE(operands.size(), elements - max_alike) << "data " << data << ", turn " << turn;
     }
 }
 

@@ -7,7 +7,7 @@
 namespace egt {
 namespace {
 
-/// `amount` of that kind, and nothing else.
+/// `amount` of that kind and none of the others.
 VerifiedWork work_of(const WorkField& field, std::uint64_t amount) {
   return work_from_json({{field.key, amount}});
 }
@@ -27,7 +27,7 @@ TEST(VerifiedWork, EachKindIsAddedAndKeptInJson) {
 }
 
 TEST(VerifiedWork, LargeCountsStayExact) {
-  const std::uint64_t odd = (std::uint64_t{1} << 63) + 1;  // no double is that number
+  const std::uint64_t odd = (std::uint64_t{1} << 63) + 1;  // not representable as a double
   EXPECT_EQ(work_from_json({{"bytes_patrolled", odd}}).bytes_patrolled, odd);
   EXPECT_EQ(work_to_json(work_from_json({{"replays", odd}}))["replays"], odd);
 }

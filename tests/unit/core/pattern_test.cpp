@@ -91,7 +91,7 @@ TEST(Pattern, NoTwoWordsOfTheSamePlaceInTheirFourAreEqual) {
   }
 }
 
-/// Is 2^-7 <= |value| < 2? So that products of two add up, and none vanishes beside the others.
+/// Expects 2^-7 <= |value| < 2, so that sums of two products lose no term.
 void expect_of_weight(float value) {
   ASSERT_GE(std::fabs(value), 0x1p-7f);
   ASSERT_LT(std::fabs(value), 2.0f);

@@ -1,4 +1,4 @@
-// Holds our Philox against the text of cuRAND's own header, compiled for the host.
+// Compares our Philox with cuRAND's header, compiled for the host.
 #include <vector_types.h>
 
 #define QUALIFIERS [[maybe_unused]] static inline

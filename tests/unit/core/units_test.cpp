@@ -77,7 +77,7 @@ TEST(ParseSize, TakesFractions) {
 
 TEST(ParseSize, IsExactUpToTheLargestSize) {
   EXPECT_EQ(size("18446744073709551615B"), std::numeric_limits<std::uint64_t>::max());
-  EXPECT_EQ(size("9007199254740993B"), 9007199254740993u);  // 2^53 + 1: a double could not
+  EXPECT_EQ(size("9007199254740993B"), 9007199254740993u);  // 2^53 + 1 is not representable as a double
   EXPECT_EQ(size("16777215TiB"), 16777215ull << 40);
 }
 

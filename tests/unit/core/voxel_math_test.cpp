@@ -70,7 +70,7 @@ TEST(VoxelMath, OffsetsAreSymmetricAndInsideTheVoxel) {
   for (const float offset : none.mean_offset) EXPECT_EQ(offset, 0.0f);
 }
 
-/// Whatever tiles the points are in, all that they may need has room, apart from the rest.
+/// For any tiles of the points, the parts have enough room and do not overlap.
 TEST(VoxelScratch, PartsLieApartAndHoldTheWorstCase) {
   for (const std::uint64_t points : {0ull, 1ull, 16383ull, 16384ull, 16385ull, 100'000ull, 1ull << 31}) {
     constexpr std::uint64_t tiles = 77, base = 1 << 20;
@@ -82,13 +82,13 @@ TEST(VoxelScratch, PartsLieApartAndHoldTheWorstCase) {
               address(scratch.region_counts) + scratch.regions.count * count_stride * 4);
     EXPECT_EQ(address(scratch.counts), base + scratch.zeroed_bytes);
     EXPECT_GE(address(scratch.sums), address(scratch.counts) + tiles * count_stride * 4);
-    // Tiles with one point more than fits a slice: most of them, and two slices each.
+    // Tiles with one point more than a slice holds: the max number of tiles with two slices each.
     const std::uint64_t full = points / (points_per_slice + 1);
     EXPECT_GE(address(scratch.counts) + scratch.sort_zeroed_bytes,
               address(scratch.sums) + full * sizeof(VoxelSums));
     EXPECT_GE(address(scratch.slices), address(scratch.counts) + scratch.sort_zeroed_bytes);
-    EXPECT_GE(scratch.most_slices, 2 * full);
-    EXPECT_GE(address(scratch.ranks), address(scratch.slices) + scratch.most_slices * sizeof(VoxelSlice));
+    EXPECT_GE(scratch.max_slices, 2 * full);
+    EXPECT_GE(address(scratch.ranks), address(scratch.slices) + scratch.max_slices * sizeof(VoxelSlice));
     EXPECT_GE(address(scratch.ranges), address(scratch.ranks) + points * 4);
     EXPECT_GE(address(scratch.points), address(scratch.ranges) + tiles * sizeof(TileRange));
     const std::uint64_t in_bins = std::uint64_t{scratch.regions.count} * scratch.regions.room;
@@ -102,8 +102,8 @@ TEST(VoxelRegions, HaveRoomForTheirShareAndALabelForEachTile) {
     for (const std::uint64_t points : {0ull, 1ull, 10'000ull, 1'000'000ull, 10'000'000ull}) {
       const VoxelRegions regions(points, tiles);
       if (regions.count == 0) continue;
-      EXPECT_LE(regions.count, most_regions);
-      EXPECT_LE(regions.room, most_region_points);
+      EXPECT_LE(regions.count, max_regions);
+      EXPECT_LE(regions.room, max_region_points);
       const std::uint64_t of_region = std::min<std::uint64_t>(tiles, 1ull << regions.shift);
       EXPECT_GE(std::uint64_t{regions.room} * tiles, points * of_region) << tiles << " " << points;
       const auto last = static_cast<std::uint32_t>(tiles - 1);

@@ -1,4 +1,4 @@
-// Which errors of CUDA only its hardware can cause: needs the library, and no GPU.
+// CUDA errors that only the hardware can cause. Needs the library but no GPU.
 #include "device/cuda/cuda_native.hpp"
 
 #include <gtest/gtest.h>

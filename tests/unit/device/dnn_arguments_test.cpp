@@ -28,7 +28,7 @@ TEST(DnnArguments, ARefusalNamesOperationAndReason) {
 
 TEST(DnnArguments, SizesThatWouldOverflowAreRefused) {
   ConvolutionShape shape = good;
-  shape.x = {most_side, most_side, most_side, most_side};
+  shape.x = {max_side, max_side, max_side, max_side};
   EXPECT_EQ(check_shape(shape).code(), StatusCode::invalid_argument);
   shape = good;
   shape.outputs = INT64_MAX;
@@ -37,7 +37,7 @@ TEST(DnnArguments, SizesThatWouldOverflowAreRefused) {
   shape.window.kernel = shape.window.padding = INT64_MAX;
   EXPECT_EQ(check_shape(shape).code(), StatusCode::invalid_argument);
   shape = good;
-  shape.window = {most_side, 1, most_side};
+  shape.window = {max_side, 1, max_side};
   EXPECT_EQ(check_shape(shape).code(), StatusCode::invalid_argument);
 }
 

@@ -20,7 +20,7 @@ class HostSensor : public testing::Test {
   }
 
   void write(const std::string& file, const std::string& text) const { fake.write(file, text); }
-  /// Two CPUs: busy ticks of each, and idle ticks of each.
+  /// Two CPUs: busy ticks per CPU and idle ticks of each.
   void write_ticks(int busy0, int busy1, int idle) {
     const auto line = [](const std::string& cpu, int busy, int idle_ticks) {
       return cpu + " " + std::to_string(1000 + busy) + " 5 5 " + std::to_string(2000 + idle_ticks) +
@@ -44,7 +44,7 @@ TEST_F(HostSensor, UtilizationIsThatOfItsCpusSinceTheLastRead) {
   EXPECT_DOUBLE_EQ(second->read().value().gpu_utilization_percent.value(), 0.0);
 }
 
-/// As Linux may: the time that a CPU waited for I/O, or was idle, is corrected after the fact.
+/// Linux may correct a CPU's I/O wait and idle times afterwards.
 TEST_F(HostSensor, ACounterThatGoesBackIsNoUtilization) {
   const auto sensor = open_host_sensor({}, root);
   write_ticks(30, 90, 10);
@@ -148,7 +148,7 @@ TEST_F(HostSensor, EccErrorsOfAllMemoryControllers) {
   EXPECT_FALSE(other.value().ecc_uncorrected.has_value());
 }
 
-/// They count from zero when the driver is loaded, and again when they are reset.
+/// They start at zero when the driver is loaded, and again after a reset.
 TEST_F(HostSensor, EccErrorsCountOnBehindAResetAndInControllersThatCome) {
   const std::string folder = "sys/devices/system/edac/mc/";
   write(folder + "mc0/ue_count", "7\n");

@@ -27,7 +27,7 @@ class Idle : public ::testing::Test {
   static VectorView vector(const Buffer& buffer) { return {buffer.data(), ElementType::f32, n * n}; }
   static WordsView words(const Buffer& buffer) { return {buffer.as<std::uint32_t>(), n * n}; }
 
-  /// One of each kind of computing, all into c, from a and b that are 2.
+  /// One operation of each compute kind, all into c, from a and b, which are 2.
   void compute() {
     ASSERT_TRUE(device_->gemm({.a = matrix(a_), .b = matrix(b_), .d = matrix(c_)}, *stream_).ok());
     settle();

@@ -1,4 +1,4 @@
-// What NVML, sysfs and the system tell of links.
+// Link information from NVML, sysfs and the operating system.
 #include "egt/device/device_links.hpp"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ DeviceLinks links_of(const std::string& script, const std::vector<std::string>& 
   return links.ok() ? links.value() : DeviceLinks();
 }
 
-TEST(NvmlLinks, OfAnH200) {  // as its driver answers: version 6, the far end a switch without a PCI id
+TEST(NvmlLinks, OfAnH200) {  // as its driver returns: version 6, the remote end is a switch without a PCI id
   const DeviceLinks links = links_of("nvlink.version 6\nnvlink.remote_type 2\np2p_nvlink 0\n", {other});
   ASSERT_EQ(links.nvlinks.size(), 18u);
   for (const NvLink& link : links.nvlinks) {
@@ -87,7 +87,7 @@ TEST(PciIdText, OneFormForAll) {
   EXPECT_EQ(pci_id_text("host"), "");
 }
 
-/// A /sys of its own.
+/// A synthetic /sys.
 class FakeSys {
  public:
   FakeSys() : root_(fs::temp_directory_path() / ("egt_links_" + std::to_string(getpid()))) {}

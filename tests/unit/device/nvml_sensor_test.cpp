@@ -23,7 +23,7 @@ SensorCounters counters_of(Sensor& sensor) {
   return counters.ok() ? counters.value() : SensorCounters{};
 }
 
-/// A file that stands for the kernel log.
+/// A file that replaces the kernel log.
 class FakeKernelLog {
  public:
   FakeKernelLog() { say("6,1,1,-;NVRM: Xid (PCI:0000:18:00): 62, before the sensor was opened"); }

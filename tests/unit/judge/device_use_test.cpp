@@ -29,7 +29,7 @@ PartReport part_of(const char* name, Json figures) {
   return part;
 }
 
-/// What a rank of `verify` did, all of it right.
+/// The parts of a successful rank of `verify`.
 std::vector<PartReport> good_parts() {
   return {
       part_of("train",
@@ -47,7 +47,7 @@ std::vector<PartReport> good_parts() {
       part_of("io", {{"passes", 8}})};
 }
 
-/// A run of `verify` in which all went well.
+/// A successful run of `verify`.
 Records ready_run(int size) {
   Records records = good_run(size);
   for (Record& record : records) {
@@ -62,7 +62,7 @@ Records ready_run(int size) {
   return records;
 }
 
-/// The figures of one part at the end of a rank.
+/// The metrics of one part in a rank's end record.
 Json& figures(Records& records, int rank, const std::string& name) {
   for (Json& part : find(records, RecordKind::end, rank).body["parts"])
     if (part["name"] == name) return part["figures"];
@@ -109,18 +109,18 @@ void expect(const Records& records, const char* name, int exit_code) {
 TEST(Readiness, OfARunInWhichAllWentWellTellsTheSeedsLines) {
   const Records records = ready_run(4);
   expect(records, "pass", 0);
-  const std::string told = text(records);
+  const std::string reported = text(records);
   for (const char* line :
        {"MULTI-GPU CONFIGURATION:\n", "\nTotal GPUs Available: 4\n", "\nMulti-GPU Training: ENABLED\n",
         "\nGPU Utilization Check:\n", "\n   GPU 0: 2.45 GB / 46.0 GB (5.3%) ACTIVE\n",
         "\n   GPU 3: 2.45 GB / 46.0 GB (5.3%) ACTIVE\n",
         "utilization 97 %, clock 1980 MHz, power 640 W, computes 75.0 % of a step\n",
         "\n   All 4 GPUs are actively being used!\n", "| All GPUs | How it was verified\n"})
-    EXPECT_THAT(told, HasSubstr(line));
+    EXPECT_THAT(reported, HasSubstr(line));
   for (const char* name : {"Training Forward", "Training Backward", "Optimizer Step", "Evaluation Encoding",
                            "Similarity Computation", "Memory Cleanup", "Collective", "File Cycle"})
-    EXPECT_THAT(told, testing::ContainsRegex(std::string("\n   ") + name + " +\\| YES +\\| ."));
-  EXPECT_THAT(told, Not(HasSubstr("NO")));
+    EXPECT_THAT(reported, testing::ContainsRegex(std::string("\n   ") + name + " +\\| YES +\\| ."));
+  EXPECT_THAT(reported, Not(HasSubstr("NO")));
 }
 
 TEST(Readiness, ASecondPassIsComputing) {
@@ -135,12 +135,12 @@ TEST(Readiness, OfOneDeviceIsNoMultiGpuTraining) {
   Records records = ready_run(1);
   figures(records, 0, "collective") = {{"rounds", 0}, {"elements_checked", 0}};
   expect(records, "pass", 0);
-  const std::string told = text(records);
-  EXPECT_THAT(told, HasSubstr("\nTotal GPUs Available: 1\nMulti-GPU Training: DISABLED\n"));
-  EXPECT_THAT(told, HasSubstr("left out: one device has no peer to exchange data with"));
-  EXPECT_THAT(told, Not(HasSubstr("peers")));
-  EXPECT_THAT(told, Not(HasSubstr("all ranks")));
-  EXPECT_THAT(told, HasSubstr("The one GPU is actively being used!"));
+  const std::string reported = text(records);
+  EXPECT_THAT(reported, HasSubstr("\nTotal GPUs Available: 1\nMulti-GPU Training: DISABLED\n"));
+  EXPECT_THAT(reported, HasSubstr("left out: one device has no peer to exchange data with"));
+  EXPECT_THAT(reported, Not(HasSubstr("peers")));
+  EXPECT_THAT(reported, Not(HasSubstr("all ranks")));
+  EXPECT_THAT(reported, HasSubstr("The one GPU is actively being used!"));
 }
 
 TEST(Readiness, OfTheHostSpeaksOfCpus) {
@@ -166,15 +166,16 @@ TEST(Readiness, ADeviceThatIsBusyForLessThanATenthOfItsPeersIsIdle) {
   EXPECT_THAT(judge(records).reasons,
               ElementsAre("rank 2 on node1: GPU 2 is not being used: a pass took it 0.59 ms of computing, "
                           "and its peers 6 ms"));
-  const std::string told = text(records);
-  EXPECT_THAT(told, HasSubstr("   GPU 2: 2.45 GB / 46.0 GB (5.3%) IDLE\n"));
-  EXPECT_THAT(told, HasSubstr("   1 of 4 GPUs is NOT being used: GPU 2 (rank 2 on node1): a pass took it"));
-  EXPECT_THAT(told, Not(HasSubstr("All 4 GPUs are")));
+  const std::string reported = text(records);
+  EXPECT_THAT(reported, HasSubstr("   GPU 2: 2.45 GB / 46.0 GB (5.3%) IDLE\n"));
+  EXPECT_THAT(reported,
+              HasSubstr("   1 of 4 GPUs is NOT being used: GPU 2 (rank 2 on node1): a pass took it"));
+  EXPECT_THAT(reported, Not(HasSubstr("All 4 GPUs are")));
 }
 
 TEST(Readiness, OfTwoDevicesThatComputeRightNoneIsIdle) {
   Records records = ready_run(2);
-  figures(records, 1, "train")["compute_ms"] = 0.59;  // the other may be the slow one
+  figures(records, 1, "train")["compute_ms"] = 0.59;  // the other one may be the slow one
   expect(records, "pass", 0);
   records.push_back(fault_of_kind("replay", 1));
   EXPECT_THAT(why_idle(records, 1), HasSubstr("a pass took it 0.59 ms"));
@@ -337,7 +338,7 @@ TEST(Readiness, OfALostRankTheLossIsAllThatIsSaid) {
   remove(records, RecordKind::end, 1);
   remove(records, RecordKind::progress, 1);
   records.push_back(loss(1));
-  figures(records, 2, "io")["passes"] = 0;  // it did not come to it
+  figures(records, 2, "io")["passes"] = 0;  // it was not reached
   expect(records, "incomplete", 4);
   EXPECT_EQ(judge(records).reasons.size(), 1u);
   EXPECT_THAT(text(records), HasSubstr("   GPU 1: LOST\n"));

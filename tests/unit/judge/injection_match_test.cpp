@@ -53,7 +53,7 @@ TEST(Fits, AFaultOfADetectorThatClaimsTheKind) {
 
 TEST(Fits, ALinkToTheHostIsNoneToAnotherDevice) {
   Json link = fault_at("link");
-  link["detector"] = "host copies";  // whose words say nothing
+  link["detector"] = "host copies";  // its text is not evaluated
   for (const char* part : {"peer-copies", "links"}) {
     link["part"] = part;
     EXPECT_FALSE(fits(asked("host-copy"), link)) << part;
@@ -67,7 +67,7 @@ TEST(Fits, ALinkToTheHostIsNoneToAnotherDevice) {
 
 TEST(Fits, AFaultOfAnEarlierVersionMayBeOfAnyPart) {
   Json link = fault_at("link");
-  link["part"] = nullptr;  // what the device counts is of none
+  link["part"] = nullptr;  // a device's counters belong to no part
   EXPECT_FALSE(fits(asked("host-copy"), link));
   EXPECT_FALSE(fits(asked("collective"), link));
   link.erase("part");
@@ -213,7 +213,7 @@ TEST(InjectionOutcomes, ASlowPairIsFoundByTheFindingAboutBothItsRanks) {
     ask_for(records, {"slow:rank=1,step=0,peer=3"});
     records.push_back(injection("slow:rank=1,step=0,peer=3"));
     records.push_back(finding(-1, "link", "a pair"));
-    records.back().body["text"] = "rank 1 <-> rank 3 (NVLink 4 x18): 180 GB/s";  // which says nothing
+    records.back().body["text"] = "rank 1 <-> rank 3 (NVLink 4 x18): 180 GB/s";  // the text is not evaluated
     records.back().body["ranks"] = ranks;
     if (ranks.is_null()) records.back().body.erase("ranks");
     return injection_outcomes(records)[0]["found"].get<bool>();
@@ -256,7 +256,7 @@ TEST(InjectionOutcomes, WhatAPartFoundStaysFoundAfterAResume) {
   ask_for(records, {"diskfull:rank=1,step=5"});
   records.push_back(injection("diskfull:rank=1,step=5"));
   EXPECT_EQ(injection_outcomes(resumed(records, 2))[0]["found"], true);
-  auto later = resumed(good_run(2), 2);  // the same in the second part, of which nothing failed
+  auto later = resumed(good_run(2), 2);  // the same in the second part, which had no failure
   ask_for(later, {"diskfull:rank=1,step=5"});
   find(later, RecordKind::end, 1).body["parts"].push_back({{"name", "io"}, {"success", false}});
   later.push_back(injection("diskfull:rank=1,step=5", 2010));
@@ -269,7 +269,7 @@ TEST(InjectionOutcomes, EachRecordAnswersOnceInTheOrderAskedFor) {
                                           "memory:rank=1,step=20"};
   ask_for(records, specs);
   records.push_back(injection("memory:rank=1,step=20,bit=3"));
-  records.push_back(injection("file-bit:rank=0,step=2"));  // as of a selftest, which asks otherwise
+  records.push_back(injection("file-bit:rank=0,step=2"));  // as in a selftest, which has other options
   const Json outcomes = injection_outcomes(records);
   ASSERT_EQ(outcomes.size(), 4u);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(outcomes[i]["planned"], specs[i]);

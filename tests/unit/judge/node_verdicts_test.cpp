@@ -6,7 +6,7 @@
 namespace egt {
 namespace {
 
-/// Ranks 0 and 1 on one host, 2 and 3 on another, 4 on a third of an odd name.
+/// Ranks 0 and 1 on one host, 2 and 3 on another, 4 on a third with an unusual name.
 Json result_of(const char* verdict) {
   Json result = {{"verdict", verdict}, {"ranks", Json::array()}};
   const char* const hosts[] = {"a.site", "a.site", "b.site", "b.site", "it's; rm"};
@@ -37,7 +37,7 @@ TEST(NodeVerdicts, AHostFailsByItsRanks) {
   result["ranks"][4].update(
       {{"end_reason", "error"}, {"error", {{"code", "out_of_memory"}, {"what", "no memory"}}}});
   EXPECT_EQ(verdicts_of(result), (Verdicts{"fail", "fail", "suspect"}));
-  result["ranks"][4]["error"]["code"] = "aborted";  // since another rank was lost
+  result["ranks"][4]["error"]["code"] = "aborted";  // because another rank was lost
   EXPECT_EQ(verdicts_of(result), (Verdicts{"fail", "fail", "unknown"}));
   result["ranks"][4]["error"]["code"] = "out_of_memory";
   EXPECT_EQ(node_verdicts(result, true)[2]["reasons"], Json::array({"rank 4: no memory"}));
@@ -117,7 +117,7 @@ TEST(NodeVerdicts, TheFaultsOfASelftestSpeakAgainstNobody) {
   Json result = result_of("pass");
   result["faults"].push_back(fault(2, {}));
   EXPECT_EQ(verdicts_of(result), (Verdicts{"pass", "pass", "pass"}));
-  result["verdict"] = "fault";  // one of them was not found
+  result["verdict"] = "fault";  // one of them was not detected
   result["command"] = "selftest";
   EXPECT_EQ(verdicts_of(result), (Verdicts{"unknown", "unknown", "unknown"}));
 }
@@ -134,7 +134,7 @@ TEST(NodeVerdicts, ARunWithInjectedFaultsDrainsNoNode) {
   EXPECT_EQ(verdicts_of(selftest), (Verdicts{"unknown", "injected", "unknown"}));
 }
 
-/// The name in the drain line of a node that failed.
+/// The name in the drain line of a failed node.
 std::string drained(const char* hostname, const Json& slurm_node = nullptr) {
   const std::string text = node_list_text(Json::array(
       {{{"hostname", hostname}, {"slurm_node", slurm_node}, {"verdict", "fail"}, {"reasons", {"r"}}}}));
@@ -150,7 +150,7 @@ TEST(NodeVerdicts, SlurmsNameOfANodeIsTheOneThatSlurmGave) {
   EXPECT_EQ(drained("Node7.Example"), "'Node7'");  // Slurm distinguishes upper and lower case
   for (const char* address : {"10.0.0.5", "fd00::5", "::ffff:10.0.0.5"})
     EXPECT_EQ(drained(address), fmt::format("'{}'", address));
-  EXPECT_EQ(drained("1.2.3.4.example"), "'1'");  // this is no address
+  EXPECT_EQ(drained("1.2.3.4.example"), "'1'");  // not an address
   EXPECT_EQ(drained("container", "gpu-17.a"), "'gpu-17.a'");
   EXPECT_EQ(drained(""), "no drain line");
 }

@@ -1,5 +1,5 @@
-// Ranks compared with ranks, on simulated times: what disturbs a busy node must name nobody, a rank that is 5
-// % slower must be named.
+// Peer comparison on simulated times: disturbances of a busy node must identify no rank, a rank that is 5 %
+// slower must be identified.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -23,9 +23,9 @@ constexpr int clean_runs = 10'000, slow_runs = 3'000;
 #endif
 constexpr double run_seconds = 600;
 
-/// Times as ranks have them that share two busy cores: each rank has a speed of its own (0.2 %), most windows
-/// differ by 1 %, three in ten by 5 %, some by far more and for several windows; all drift, and all are
-/// disturbed now and then.
+/// Times of ranks that share two busy cores. Each rank has its own speed (0.2 %). Most windows differ by 1 %,
+/// three in ten by 5 %, and some by far more and for several windows. All ranks drift, and all are disturbed
+/// occasionally.
 class BusyNode {
  public:
   BusyNode(int ranks, std::uint64_t seed) : random_(seed), noise_(static_cast<std::size_t>(ranks)) {
@@ -62,10 +62,10 @@ std::vector<std::string> one_model(int ranks) {
   return std::vector<std::string>(static_cast<std::size_t>(ranks), "H200");
 }
 
-/// Who is named, and when, in a run in which `slow` takes `factor` times as long from `from` on.
+/// The identified ranks, and when, in a run in which `slow` takes `factor` times as long after `from`.
 struct Named {
   std::vector<int> ranks;
-  std::optional<double> first;  ///< seconds
+  std::optional<double> first;  ///< in seconds
 };
 Named run(int ranks, std::uint64_t seed, double seconds, int slow = -1, double factor = 1, double from = 0) {
   BusyNode node(ranks, seed);
@@ -128,7 +128,7 @@ TEST(PeerComparison, OfTwoTheSlowerIsNamedOnlyBeyondTheLimit) {
   EXPECT_EQ(found_within_a_minute(2, 1.03, slow_runs / 10), 0);
 }
 
-/// Times without noise, `seconds` windows of them.
+/// Times without noise, in `seconds` windows.
 std::vector<PeerStanding> outliers_of(PeerComparison& comparison, const std::vector<double>& times,
                                       int seconds, double& time) {
   std::vector<PeerStanding> all;

@@ -1,4 +1,4 @@
-// What rank 0 makes of all ranks' records: who is named, with which figures, and the table for the result.
+// Rank 0's evaluation of all ranks' records: identified ranks, their metrics, and the result's table.
 #include <cmath>
 #include <functional>
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Ranks that report once a second; a test changes what they do.
+/// Ranks that report once per second; a test changes their values.
 struct Ranks {
   explicit Ranks(int count)
       : compute_ms(fill(count, 36)), write_rate(fill(count, 1)), batch(fill(count, 64)) {
@@ -63,7 +63,7 @@ struct Ranks {
                        {"throttle_seconds", {{"sw_thermal", heat_s[r]}, {"sw_power_cap", seconds}}}}}}};
   }
 
-  /// Lets a second pass.
+  /// Advances time by one second.
   void work() {
     seconds += 1;
     steps += 10;
@@ -81,9 +81,8 @@ struct Ranks {
   std::vector<double> watts, limit_w, joules, heat_s, duty;
   std::vector<std::string> model;
   double seconds = 0, steps = 0;
-  bool is_hot = false;  ///< all of them
-  double file_seconds =
-      1;  ///< the time of a file's writes is added at its end, its bytes as they are written
+  bool is_hot = false;      ///< applies to all ranks
+  double file_seconds = 1;  ///< a file's write time is added at its end, its bytes while they are written
 };
 
 std::vector<Finding> run(PeerReview& review, Ranks& ranks, int seconds) {
@@ -185,7 +184,7 @@ TEST(StragglerDetector, OfTwoCardsTheOneWithLessPowerIsNamed) {
   EXPECT_THAT(found[0].text, HasSubstr("power 13 % below rank 1's: 600 W, not 690 W"));
 }
 
-/// None of these is a broken card.
+/// None of these is a faulty GPU.
 TEST(StragglerDetector, LessPowerForAReasonIsNoOutlier) {
   const auto names_nobody = [](const char* why, const std::function<void(Ranks&)>& change) {
     Ranks ranks(4);
@@ -215,7 +214,7 @@ TEST(StragglerDetector, ADiskOfHalfTheBandwidthIsNamedASmallerDifferenceIsNot) {
   EXPECT_THAT(found[0].text, HasSubstr("70 % below the median of its 3 peers: 0.3 GB/s, not 1 GB/s"));
 }
 
-/// In most windows bytes are added, but no time: the last bits of the rate are no bandwidth.
+/// Most windows add bytes but no time; the rounding error of the rate is no bandwidth.
 TEST(StragglerDetector, BytesWithoutTheirTimeAreNoBandwidth) {
   Ranks ranks(2);
   ranks.file_seconds = 7;
@@ -302,7 +301,7 @@ Record corrected(int rank, Json counter) {
           .body = {{"counters", {{"ecc_corrected", std::move(counter)}}}}};
 }
 
-/// The findings about one rank that corrects `own` errors while its two peers correct `others`.
+/// The findings about a rank that corrects `own` errors while its two peers correct `others`.
 std::vector<Finding> compare_corrected(int own, int others) {
   Ranks ranks(3);
   PeerReview review;

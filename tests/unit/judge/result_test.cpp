@@ -138,7 +138,7 @@ TEST(Result, FaultsAreInOrderOfTimeAndKnowTheirDevice) {
   EXPECT_TRUE(faults[1]["time"].is_string());
 }
 
-/// As `by` told it.
+/// As reported by `by`.
 Record of_incident(int rank, const std::string& incident, bool provisional, int by, double time) {
   Record record = fault(rank);
   record.body["incident"] = incident;
@@ -152,9 +152,9 @@ Record of_incident(int rank, const std::string& incident, bool provisional, int 
 TEST(Result, OfOneIncidentTheLastWordHoldsWhicheverRankTellsIt) {
   auto records = good_run(2);
   records.push_back(of_incident(-1, "replica in check 5", true, 0, 1010));
-  records.push_back(of_incident(1, "replica in check 5", false, 1, 1009));  // of a host whose clock is behind
-  records.push_back(of_incident(1, "replica in check 5", false, 0, 1011));  // for rank 1
-  records.push_back(of_incident(-1, "replica in check 6", true, 0, 1012));  // the run broke off
+  records.push_back(of_incident(1, "replica in check 5", false, 1, 1009));  // of a host whose clock is late
+  records.push_back(of_incident(1, "replica in check 5", false, 0, 1011));  // reported for rank 1
+  records.push_back(of_incident(-1, "replica in check 6", true, 0, 1012));  // the run was interrupted
   const Json faults = result_of(records)["faults"];
   ASSERT_EQ(faults.size(), 2u) << faults;
   EXPECT_EQ(faults[0]["rank"], 1);

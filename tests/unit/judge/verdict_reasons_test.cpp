@@ -3,13 +3,13 @@
 #include "judge/verdict.hpp"
 #include "tests/support/record_fixtures.hpp"
 
-/// Whole sets of records, and the exact verdict and reasons of each.
+/// Complete sets of records, each with its exact verdict and reasons.
 namespace egt {
 namespace {
 
 using namespace fixtures;
 
-/// One set of records and exactly what it must come to.
+/// One set of records and its exact expected outcome.
 struct Fixture {
   const char* name;
   std::vector<Record> records;
@@ -34,7 +34,7 @@ Records without(Records records, RecordKind kind, int rank) {
   return records;
 }
 
-/// The rank ends for that reason instead.
+/// Changes the end reason of the rank.
 Records ending(Records records, int rank, const std::string& reason) {
   find(records, RecordKind::end, rank) = end(rank, reason);
   return records;
@@ -53,13 +53,13 @@ Records asking(Records records, const std::vector<std::string>& specs, bool stru
   return records;
 }
 
-/// The guard's figure of a rank's last words.
+/// Sets a limiter metric in a rank's end record.
 Records guarding(Records records, int rank, const char* figure, double value) {
   find(records, RecordKind::end, rank).body["telemetry"]["guard"] = {{figure, value}};
   return records;
 }
 
-/// All other ranks of three could not go on without `rank`, which left no last word.
+/// The other two of three ranks could not continue without `rank`, which left no end record.
 Records losing(int rank, Loss::How how) {
   Records records = without(good_run(3), RecordKind::end, rank);
   for (int other = 0; other < 3; ++other) {
@@ -71,7 +71,7 @@ Records losing(int rank, Loss::How how) {
   return records;
 }
 
-/// Of four ranks on two nodes those of each node called the other's lost, or only those of the first did.
+/// Four ranks on two nodes: the ranks of each node, or only of the first, report those of the other as lost.
 Records cut_apart(bool told_by_both) {
   Records records = {start(0, 4), start(1, 4), start(2, 4), start(3, 4)};
   for (int reporter = 0; reporter < 4; ++reporter)

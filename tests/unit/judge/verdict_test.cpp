@@ -48,7 +48,7 @@ TEST(Verdict, APartThatProvesNothingIsNamedAndIsNotAmongTheVerified) {
   expect(judge(records), "incomplete", 4);
 }
 
-/// Shares of both ranks add up; 0.99 is asked for, of every kind that there is, and with full coverage only.
+/// Shares of both ranks add up. 0.99 is required of every kind present, with full coverage only.
 TEST(Verdict, WorkThatWasNotVerifiedMakesAFullRunIncomplete) {
   const auto run_with = [](const char* coverage, double verified_of_rank_1) {
     auto records = good_run(2);
@@ -89,7 +89,7 @@ TEST(Verdict, WorkThatWasNotVerifiedMakesAFullRunIncomplete) {
   const Json result = build_result(records, verdict);
   EXPECT_DOUBLE_EQ(result["verified_share"]["gemm"].get<double>(), 0.95);
   EXPECT_TRUE(result["verified_share"]["files"].is_null());
-  // By hand: 1 - (1 - rate)^n = 0.95 of n = 120 and 70.
+  // Computed by hand: 1 - (1 - rate)^n = 0.95 for n = 120 and 70.
   EXPECT_NEAR(result["detectable_error_rate"]["gemm"]["bf16"].get<double>(), 2.9957 / 120, 1e-9);
   EXPECT_NEAR(result["detectable_error_rate"]["gemm"]["fp32"].get<double>(), 2.9957 / 70, 1e-9);
 }
@@ -105,7 +105,7 @@ TEST(Verdict, AFaultNamesRankStepAndPlace) {
 TEST(Verdict, AReasonHasTheStepOfTheFaultAndNotOfItsCheck) {
   auto records = good_run(2);
   records.push_back(fault(1, 40));
-  records.back().step = 42;  // the step in which the check reported it
+  records.back().step = 42;  // the step of the check that reported it
   EXPECT_THAT(judge(records).reasons, Contains("rank 1, step 40: memory fault in block 3"));
 }
 
@@ -180,7 +180,7 @@ TEST(Verdict, ARankThatLeftNoRecordAtAllIsLost) {
 TEST(Verdict, EveryPartNeedsTheRecordsOfAllRanks) {
   const auto complete = resumed(good_run(2), 2);
   expect(judge(complete), "pass", 0);
-  auto records = complete;  // rank 1's journal of the first part is gone, and with it its faults
+  auto records = complete;  // rank 1's journal of the first part is missing, and its faults with it
   std::erase_if(records, [](const Record& record) { return record.rank == 1 && record.time < 1900; });
   const Verdict lost = judge(records);
   expect(lost, "incomplete", 4);
@@ -193,7 +193,7 @@ TEST(Verdict, EveryPartNeedsTheRecordsOfAllRanks) {
 TEST(Verdict, WhatFailedBeforeAResumeStaysAFailure) {
   auto first = good_run(2);
   Json& memory = find(first, RecordKind::end, 1).body["parts"][1];
-  memory["success"] = false;  // as of a part that a signal stopped
+  memory["success"] = false;  // as in a part that a signal stopped
   expect(judge(resumed(first, 2)), "pass", 0);
   memory["failure"] = memory["figures"]["undone"] = "no space left on device";
   const Verdict verdict = judge(resumed(first, 2));
@@ -259,7 +259,7 @@ TEST(Verdict, WrongResultsWithoutTheirFaultRecordAreAFault) {
   for (Record& record : of_verify)
     if (record.kind == RecordKind::start) record.body["command"] = "verify";
   EXPECT_EQ(judge(of_verify).reasons[0], verdict.reasons[0]);
-  records.push_back(fault(0));  // rank 1 counts what passed through it
+  records.push_back(fault(0));  // rank 1 counts the data that it forwarded
   records.back().body["phase"] = "memory";
   for (const std::string& reason : judge(records).reasons) EXPECT_THAT(reason, Not(HasSubstr("is missing")));
 

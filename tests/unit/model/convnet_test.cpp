@@ -20,7 +20,7 @@ constexpr std::int64_t classes = 4;
 class ConvNetTest : public ::testing::TestWithParam<NetworkKind> {
  protected:
   void SetUp() override {
-    // Threads of oneDNN's wait for each other without sleeping: on a busy machine one is faster.
+    // oneDNN's threads busy-wait for each other: on a busy machine one thread is faster.
     HostDeviceConfig one_core;
     one_core.cores = 1;
     device = std::move(open_host_device(one_core).value());
@@ -31,8 +31,7 @@ class ConvNetTest : public ::testing::TestWithParam<NetworkKind> {
   }
 
   ConvNetConfig config() const {
-    return {
-        .kind = GetParam(), .batch = 8, .pixels = least_pixels(GetParam()), .classes = classes, .seed = 5};
+    return {.kind = GetParam(), .batch = 8, .pixels = min_pixels(GetParam()), .classes = classes, .seed = 5};
   }
   std::unique_ptr<ConvNet> make(const ConvNetConfig& with) {
     auto made = ConvNet::create(*device, *dnn, *communicator, with);
@@ -43,10 +42,10 @@ class ConvNetTest : public ::testing::TestWithParam<NetworkKind> {
     const Status status = device->synchronize(net.stream(), timeout_s);
     ASSERT_TRUE(status.ok()) << status.what();
   }
-  /// On the host the device's memory is the host's.
+  /// On the host device, device memory is host memory.
   static float* floats(WordsView words) { return reinterpret_cast<float*>(words.data); }
 
-  /// Images whose class is told by their brightness in one of the colours, with noise.
+  /// Images whose class determines their brightness in one color, with noise.
   void put_images(ConvNet& net, unsigned seed = 1) {
     std::mt19937 random(seed);
     std::normal_distribution<float> noise(0, 0.3f);
@@ -82,10 +81,10 @@ class ConvNetTest : public ::testing::TestWithParam<NetworkKind> {
   std::unique_ptr<Communicator> communicator;
 };
 
-/// Along a layer's gradient the loss rises as fast as the gradient is long.
+/// The loss's slope along a layer's gradient equals the gradient's norm.
 TEST_P(ConvNetTest, GradientsAreThoseOfTheLoss) {
   ConvNetConfig with = config();
-  with.learning_rate = 0;  // the weights stay
+  with.learning_rate = 0;  // the weights stay unchanged
   const auto net = make(with);
   put_images(*net);
   loss_after(*net);
@@ -129,7 +128,7 @@ TEST_P(ConvNetTest, TheLossFallsToATenthOnASeparableSet) {
   for (int n = 0; n < 8; ++n) EXPECT_EQ(net->larger()[n], 0) << n;
 }
 
-/// With the weights that were trained, and running statistics that have come near the batches' own.
+/// With the trained weights, and running statistics that are close to the batches' statistics.
 TEST_P(ConvNetTest, InferenceKnowsWhatWasTrained) {
   const auto trained = make(config());
   double first = 0;
@@ -173,16 +172,16 @@ TEST_P(ConvNetTest, AWrongTensorShowsFromItsOwnAnswerOn) {
   const auto answers = replay(*net);
   const auto tensors = net->replay_tensors();
   for (const std::size_t chosen : {std::size_t{1}, tensors.size() / 3, tensors.size() - 2}) {
-    net->set_tampering({{.tensor = tensors[chosen], .flip = {.first = 3, .mask = 1u << 30}}});
+    net->set_tensor_faults({{.tensor = tensors[chosen], .flip = {.first = 3, .mask = 1u << 30}}});
     const auto wrong = replay(*net);
-    net->set_tampering({});
+    net->set_tensor_faults({});
     const auto differs = std::mismatch(wrong.begin(), wrong.end(), answers.begin()).first - wrong.begin();
     EXPECT_EQ(static_cast<std::size_t>(differs), chosen) << net->name_of(tensors[chosen]);
   }
   EXPECT_EQ(replay(*net), answers);
 }
 
-/// With 8 values a channel in the last layers rounding changes much.
+/// With 8 values per channel in the last layers, rounding has a large effect.
 TEST_P(ConvNetTest, Bf16IsNearFp32) {
   if (const Support support = dnn->supports(Precision::bf16); !support.yes()) GTEST_SKIP() << support.why_not;
   ConvNetConfig narrow = config();
@@ -222,8 +221,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, ConvNetTest,
                          ::testing::Values(NetworkKind::simple_cnn, NetworkKind::resnet18),
                          [](const auto& info) { return std::string(to_string(info.param)); });
 
-/// He et al., table 1, counts 1.8e9 products of pairs for 224 pixels; PyTorch's ResNet-18 has 11689512
-/// parameters.
+/// He et al., table 1, gives 1.8e9 multiply-adds for 224 pixels; PyTorch's ResNet-18 has 11689512 parameters.
 TEST(NetworkPlan, IsResNet18) {
   const NetworkPlan plan = plan_network(NetworkKind::resnet18, {1, 224, 224, 3}, 1000);
   EXPECT_NEAR(plan.flops(false), 2 * 1.814e9, 1e7);

@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair{std::vector<std::int64_t>{3, 700, 5, 129}, std::int64_t{1024}},
                       std::pair{std::vector<std::int64_t>{256, 512, 64, 32}, std::int64_t{4096}}));
 
-/// So a sum hides behind the product that comes next, and no layer's product is cut.
+/// An all-reduce overlaps with the next GEMM, and no layer's GEMM is split.
 TEST(ParameterLayout, OfTheSeedsNetworkHandsOverTheTwoLargestLayersEachInOneGo) {
   const ParameterLayout layout(seed_layers);
   ASSERT_EQ(layout.buckets().size(), 3u);

@@ -86,7 +86,7 @@ TEST(PipelineStages, AreCutByTheTimesOfLayers) {
       << "between pairs only";
 }
 
-/// Against all cuts of some layers.
+/// Compared with all possible cuts of some layers.
 TEST(PipelineStages, NoOtherCutIsFaster) {
   std::mt19937 random(5);
   for (int turn = 0; turn < 200; ++turn) {
@@ -123,8 +123,8 @@ TEST(PipelineStages, KeepWithinTheMemoryOfADevice) {
   EXPECT_THAT(none.status().what(), HasSubstr("no cut into 2 stages"));
 }
 
-/// All stages at once: an exchange is over when every message of it has met its other side, in the order in
-/// which the two send to each other. Time passes in passes.
+/// Simulates all stages. An exchange is complete when every message has met its counterpart, in the order in
+/// which both ranks send. Time is counted in passes.
 class PipelineSimulation {
  public:
   PipelineSimulation(int stages, int micro_batches) : stages_(stages), micro_batches_(micro_batches) {
@@ -135,7 +135,7 @@ class PipelineSimulation {
     kept_.resize(static_cast<std::size_t>(stages));
   }
 
-  /// The time at which all is done: -1 where the stages wait for each other.
+  /// The completion time; -1 if the stages deadlock.
   int run() {
     std::vector<int> now(static_cast<std::size_t>(stages_), 0);
     for (bool goes_on = true; goes_on;) {
@@ -163,7 +163,7 @@ class PipelineSimulation {
     return *std::max_element(now.begin(), now.end());
   }
 
-  int most_kept() const { return most_kept_; }
+  int max_kept() const { return max_kept_; }
   int passes() const { return passes_; }
 
  private:
@@ -195,8 +195,8 @@ class PipelineSimulation {
     if (o.kind == PipelineOperation::Kind::forward) {
       EXPECT_TRUE(s == 0 || offered_.at({s - 1, s, false}).contains(o.micro_batch)) << "its input came";
       kept.push_back(o.micro_batch);
-      most_kept_ =
-          std::max(most_kept_, static_cast<int>(kept.size()) - passes_kept(s, stages_, micro_batches_));
+      max_kept_ =
+          std::max(max_kept_, static_cast<int>(kept.size()) - passes_kept(s, stages_, micro_batches_));
     } else {
       EXPECT_TRUE(s + 1 == stages_ || offered_.at({s + 1, s, true}).contains(o.micro_batch));
       ASSERT_FALSE(kept.empty());
@@ -210,7 +210,7 @@ class PipelineSimulation {
   std::vector<std::deque<int>> kept_;
   std::map<int, bool> begun_;
   std::map<Key, std::map<int, std::pair<std::optional<int>, std::optional<int>>>> offered_;
-  int most_kept_ = 0, passes_ = 0;
+  int max_kept_ = 0, passes_ = 0;
 };
 
 TEST(PipelineSchedule, EveryExchangeIsMetAndTheBubbleIsTheFormulas) {
@@ -220,8 +220,8 @@ TEST(PipelineSchedule, EveryExchangeIsMetAndTheBubbleIsTheFormulas) {
       PipelineSimulation simulation(stages, micro_batches);
       const int time = simulation.run();
       EXPECT_EQ(simulation.passes(), 2 * stages * micro_batches);
-      EXPECT_LE(simulation.most_kept(), 0) << "activations of more passes than there is memory for";
-      // Forward and backward of equal length.
+      EXPECT_LE(simulation.max_kept(), 0) << "activations of more passes than there is memory for";
+      // Forward and backward passes of equal length.
       EXPECT_EQ(time, 2 * (micro_batches + stages - 1));
       EXPECT_NEAR(1 - 2.0 * micro_batches / time, bubble_share(stages, micro_batches), 1e-12);
     }

@@ -11,7 +11,7 @@
 namespace egt::test {
 namespace {
 
-/// So small that every number of its gradient can be found by differences.
+/// Small enough to verify every element of its gradient by finite differences.
 RetrievalConfig tiny_retrieval() {
   RetrievalConfig config;
   config.latent = 3;
@@ -65,7 +65,7 @@ std::size_t differing(const std::vector<float>& a, const std::vector<float>& b) 
 
 TEST_F(Retrieval, GradientIsThatOfTheLoss) {
   RetrievalConfig config = tiny_retrieval();
-  config.learning_rate = 0;  // the weights stay
+  config.learning_rate = 0;  // the weights stay unchanged
   const auto model = model_of(config);
   std::vector<float> weights = read(model->weights());
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] *= 1.5f;
@@ -138,7 +138,7 @@ TEST_F(Retrieval, EveryPrecisionAndOptimizerLearns) {
     }
 }
 
-/// What products read of the weights is made before the first step, and after a change on purpose.
+/// The weight copies that GEMMs read are created before the first step, and after an injected change.
 TEST_F(Retrieval, PrecisionsAgreeOnTheFirstLoss) {
   double losses[3][2];
   for (int i = 0; i < 3; ++i) {
@@ -148,7 +148,7 @@ TEST_F(Retrieval, PrecisionsAgreeOnTheFirstLoss) {
     config.learning_rate = 0;
     const auto model = model_of(config);
     losses[i][0] = train(*model, 0).loss;
-    // Every weight of the encoder becomes 0: no pair is told from another.
+    // Every weight of the encoder becomes 0, so that all pairs are equal.
     const auto words = static_cast<std::uint64_t>(model->weights().count);
     ASSERT_TRUE(model->tamper_weights({.count = words, .keep = 0, .mask = 0}).ok());
     losses[i][1] = train(*model, 0).loss;
@@ -159,7 +159,7 @@ TEST_F(Retrieval, PrecisionsAgreeOnTheFirstLoss) {
   EXPECT_NE(losses[1][0], losses[2][0]);
 }
 
-/// By another way: similarities in fp64, sorted.
+/// Reference: similarities in fp64, sorted.
 TEST_F(Retrieval, RecallIsThatOfTheEmbeddings) {
   RetrievalConfig config = small_retrieval();
   config.evaluated = 256;
@@ -229,13 +229,13 @@ TEST_F(Retrieval, IsRepeatableBitForBitAndDependsOnItsSeed) {
 }
 
 TEST_F(Retrieval, TamperingIsSeenInTheDigests) {
-  const auto run = [&](std::optional<RetrievalTampering> tampering) {
+  const auto run = [&](std::optional<RetrievalFault> tensor_faults) {
     const auto model = model_of(tiny_retrieval());
     train(*model, 0);
-    model->set_tampering(tampering);
+    model->set_tensor_faults(tensor_faults);
     train(*model, 1);
     evaluate(*model, EvaluationScope::alone);
-    model->set_tampering({});
+    model->set_tensor_faults({});
     return digests(*model);
   };
   constexpr Flip flip{.first = 2, .mask = 1u << 27};
@@ -250,19 +250,19 @@ TEST_F(Retrieval, TamperingIsSeenInTheDigests) {
   EXPECT_EQ(embeddings.weights, clean.weights);
   EXPECT_EQ(embeddings.documents, clean.documents);
   EXPECT_NE(embeddings.queries, clean.queries);
-  // A part that nobody makes.
+  // A part that no rank computes.
   EXPECT_EQ(run({{RetrievalPart::gradient, 3, flip}}), clean);
   EXPECT_EQ(run({{RetrievalPart::embeddings, 6, flip}}), clean);
 }
 
-/// With its signs changed the first hidden layer's activation lets no gradient pass to its own weights.
+/// With inverted signs, the activation of the first hidden layer passes no gradient to its own weights.
 TEST_F(Retrieval, AnActivationsFaultIsInTheFirstHiddenLayer) {
   RetrievalConfig config = tiny_retrieval();
   config.shards = 1;
   const auto model = model_of(config);
   const auto rows = static_cast<std::uint64_t>(2 * config.pairs);
   const std::uint64_t words = rows * static_cast<std::uint64_t>(config.hidden[0]);
-  model->set_tampering({{RetrievalPart::activation, 0, {.count = words, .mask = 0x8000'0000u}}});
+  model->set_tensor_faults({{RetrievalPart::activation, 0, {.count = words, .mask = 0x8000'0000u}}});
   train(*model, 0);
   const std::vector<float> gradient = read(model->gradient());
   const ParameterLayout layout({config.inputs, config.hidden[0], config.hidden[1], config.embedding});
@@ -295,7 +295,7 @@ TEST_F(Retrieval, AWaitForPeersEndsWhereTheCommunicatorHasFailed) {
   failing.status = Status(StatusCode::aborted, "a peer is lost");
   EXPECT_EQ(model.retire_step(0, timeout_s).status().code(), StatusCode::aborted);
   EXPECT_EQ(model.evaluate(EvaluationScope::all, timeout_s).status().code(), StatusCode::aborted);
-  // Peers are not needed for these.
+  // These need no peers.
   EXPECT_TRUE(model.evaluate(EvaluationScope::alone, timeout_s).ok());
   EXPECT_TRUE(model.digests(timeout_s).ok());
 }
@@ -317,14 +317,15 @@ TEST_F(Retrieval, EveryShardAndEveryStepHasPairsOfItsOwn) {
   const std::vector<float> whole = read(model->gradient());
   EXPECT_NE(train(*model, 2).loss, whole_loss);
   for (std::int64_t shard = 0; shard < config.shards; ++shard) {
-    // The shard's gradient becomes 0, and what is left is that of the others.
-    model->set_tampering({{RetrievalPart::gradient, shard, {.count = whole.size(), .keep = 0, .mask = 0}}});
+    // The shard's gradient becomes 0, so only the gradients of the other shards remain.
+    model->set_tensor_faults(
+        {{RetrievalPart::gradient, shard, {.count = whole.size(), .keep = 0, .mask = 0}}});
     EXPECT_EQ(train(*model, 1).loss, whole_loss);
     shares.push_back(read(model->gradient()));
   }
   std::size_t compared = 0;
   for (std::size_t i = 0; i < whole.size(); ++i) {
-    // Each number of the whole is in two of the three sums.
+    // Each element of the total is in two of the three sums.
     const double twice = static_cast<double>(shares[0][i]) + static_cast<double>(shares[1][i]) +
                          static_cast<double>(shares[2][i]);
     EXPECT_NEAR(twice, 2 * static_cast<double>(whole[i]), 1e-5);
@@ -355,7 +356,7 @@ TEST_F(Retrieval, RefusesWhatDoesNotFit) {
 
 TEST_F(Retrieval, CountsTheWorkOfItsProducts) {
   RetrievalConfig config = tiny_retrieval();
-  // 54 + 63 + 35 products forward; in training the same for weights, and for inputs but those of the first.
+  // 54 + 63 + 35 multiply-adds forward; training: the same for weights, and for inputs but the first's.
   EXPECT_EQ(evaluation_flops(config), 2.0 * (2 * 24 * 152 + 24 * 24 * 5));
   EXPECT_EQ(training_flops(config), 2.0 * (3 * 8 * (3 * 152 - 54) + 3 * 6 * 4 * 4 * 5));
 }

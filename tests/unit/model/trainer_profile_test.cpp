@@ -1,4 +1,4 @@
-// What a profiler sees of a training step: the ranges of the thread that enqueues it.
+// A profiler's view of a training step: the ranges of the enqueuing thread.
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 
@@ -11,7 +11,7 @@
 namespace egt::test {
 namespace {
 
-std::vector<std::string> opened;  ///< by the way to them: "train step/forward"
+std::vector<std::string> opened;  ///< by path: "train step/forward"
 std::vector<std::string> open_ranges;
 
 int push(const char* name) {
@@ -25,7 +25,7 @@ int pop() {
   return static_cast<int>(open_ranges.size());
 }
 
-/// As a profiler does when the first range is opened.
+/// Called by NVTX like a profiler's entry point when the first range is opened.
 int inject(NvtxGetExportTableFunc_t tables) {
   const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(tables(NVTX_ETID_CALLBACKS));
   NvtxFunctionTable table = nullptr;
@@ -36,7 +36,7 @@ int inject(NvtxGetExportTableFunc_t tables) {
   return 1;
 }
 
-/// NVTX's own weak symbol, which it looks at in the process' first range.
+/// NVTX's weak symbol, which it checks at the first range of the process.
 const bool is_injected = (InitializeInjectionNvtx2_fnptr = inject) != nullptr;
 
 TEST_F(Trainer, AProfilerSeesThePhasesOfAStep) {

@@ -29,10 +29,10 @@ std::vector<Digest> replay(Device& device, MlpTrainer& trainer, Precision precis
 enum class Lost { nan, infinity };
 
 /// Element 3 of the tensor becomes `lost`.
-std::vector<Tampering> element_lost(const PassTensor& tensor, ElementType type, Lost lost) {
+std::vector<TensorFault> element_lost(const PassTensor& tensor, ElementType type, Lost lost) {
   constexpr std::uint64_t element = 3;
   const auto word = [&](std::uint64_t index, std::uint32_t keep, std::uint32_t bits) {
-    return Tampering{tensor, {.first = index, .keep = keep, .mask = bits}};
+    return TensorFault{tensor, {.first = index, .keep = keep, .mask = bits}};
   };
   const bool is_nan = lost == Lost::nan;
   switch (type) {
@@ -49,9 +49,9 @@ std::vector<Tampering> element_lost(const PassTensor& tensor, ElementType type, 
   }
 }
 
-/// Is `later`, in the order of making, made from `earlier`, directly or not?
+/// True if `later`, in order of computation, depends on `earlier`, directly or not.
 bool is_made_from(const PassTensor& later, const PassTensor& earlier) {
-  if (earlier.kind == TensorKind::weight_gradient) return false;  // no other tensor of the pass
+  if (earlier.kind == TensorKind::weight_gradient) return false;  // no other tensor of the pass depends on it
   const bool of_inputs =
       earlier.kind == TensorKind::input_product || earlier.kind == TensorKind::input_gradient;
   const bool beside = of_inputs && later.layer == earlier.layer && later.kind == TensorKind::weight_gradient;
@@ -74,7 +74,7 @@ class ReplayShows : public Trainer, public ::testing::WithParamInterface<Epilogu
     Trainer::SetUp();
     MlpConfig config = small_network({GetParam().precision});
     config.batch = {.global = 15, .first = 0, .local = 15};  // some tensors end within a word
-    if (GetParam().precision == Precision::fp8) {            // which has whole sixteens only
+    if (GetParam().precision == Precision::fp8) {            // supports multiples of 16 only
       config.neurons = {16, 32, 48, 16};
       config.batch = {.global = 16, .first = 0, .local = 16};
     }
@@ -84,7 +84,7 @@ class ReplayShows : public Trainer, public ::testing::WithParamInterface<Epilogu
     tensors = trainer->replay_tensors();
     clean = digests();
   }
-  /// Is it a product that bias and ReLU are fused with? Then only the activation has a digest.
+  /// True for a GEMM with fused bias and ReLU; then only the activation has a digest.
   bool is_fused(std::size_t q) const { return clean[q] == Digest(); }
   std::vector<Digest> digests() { return replay(*device, *trainer, GetParam().precision); }
 
@@ -97,8 +97,8 @@ TEST_P(ReplayShows, ThatNothingWasLostWhenItIsRepeated) {
   EXPECT_EQ(digests(), clean);
 }
 
-/// Element 3 is of row 0. An infinity in a gradient that the mask sets to 0 ends there, so those before a
-/// mask are put into each element of row 0, some of which pass.
+/// Element 3 is in row 0. A mask can set an infinite gradient to 0. Hence for tensors before a mask each
+/// element of row 0 is set, and some of them pass.
 TEST_P(ReplayShows, ANanOrAnInfinityInAnyTensorAndInAllThatIsMadeFromIt) {
   for (std::size_t struck = 0; struck < tensors.size(); ++struck) {
     const PassTensor& tensor = tensors[struck];
@@ -107,15 +107,15 @@ TEST_P(ReplayShows, ANanOrAnInfinityInAnyTensorAndInAllThatIsMadeFromIt) {
                                  : activation_type(GetParam().precision);
     for (const Lost lost : {Lost::nan, Lost::infinity}) {
       SCOPED_TRACE(to_string(tensor) + (lost == Lost::nan ? ": NaN" : ": infinity"));
-      std::vector<Tampering> tampering = element_lost(tensor, type, lost);
+      std::vector<TensorFault> tensor_faults = element_lost(tensor, type, lost);
       if (tensor.kind == TensorKind::input_product && lost == Lost::infinity)
-        for (Tampering& one : tampering) {
+        for (TensorFault& one : tensor_faults) {
           one.flip.count = 6;
           one.flip.stride = size_of(type) == 8 ? 2 : 1;
         }
-      trainer->set_tampering(tampering);
+      trainer->set_tensor_faults(tensor_faults);
       const std::vector<Digest> actual = digests();
-      // A chain changes its activation little, which fp8 and fp16 may round away.
+      // A chain changes its activation little, so fp8 and fp16 may round the change away.
       const bool is_short = GetParam().precision == Precision::fp8 || GetParam().precision == Precision::fp16;
       const bool is_small = is_short && tensor.kind == TensorKind::extreme;
       for (std::size_t q = 0; q < (is_small ? struck + 2 : tensors.size()); ++q) {
@@ -124,15 +124,15 @@ TEST_P(ReplayShows, ANanOrAnInfinityInAnyTensorAndInAllThatIsMadeFromIt) {
       }
     }
   }
-  trainer->set_tampering({});
+  trainer->set_tensor_faults({});
   EXPECT_EQ(digests(), clean);
 }
 
-/// The least change of a single bit.
+/// The smallest change of a single bit.
 TEST_P(ReplayShows, TheLowestBitOfAnyTensor) {
   for (std::size_t struck = 0; struck < tensors.size(); ++struck) {
     SCOPED_TRACE(to_string(tensors[struck]));
-    trainer->set_tampering({{tensors[struck], {.first = 6, .mask = 1}}});
+    trainer->set_tensor_faults({{tensors[struck], {.first = 6, .mask = 1}}});
     const std::vector<Digest> actual = digests();
     for (std::size_t q = 0; q < struck; ++q) EXPECT_EQ(actual[q], clean[q]) << to_string(tensors[q]);
     const std::size_t shown = is_fused(struck) ? struck + 1 : struck;
@@ -166,7 +166,7 @@ TEST_F(Trainer, APassThatIsTamperedWithChangesTheTrainingToo) {
   MlpConfig config = small_network({Precision::fp32});
   config.learning_rate = 0.01;
   auto clean = make(config), struck = make(config);
-  struck->set_tampering({{{TensorKind::weight_gradient, 1}, {.first = 2, .mask = 1u << 22}}});
+  struck->set_tensor_faults({{{TensorKind::weight_gradient, 1}, {.first = 2, .mask = 1u << 22}}});
   step(*clean, 0);
   step(*struck, 0);
   const auto expected = test::state_digests(*device, *communicator, *clean).at(0);

@@ -49,7 +49,7 @@ class TrainerState : public Trainer, public ::testing::WithParamInterface<Keepin
     config.keeps_states = true;
     return make(config);
   }
-  /// Each in the precision that is its turn.
+  /// Each step in the precision of its turn.
   void steps(MlpTrainer& trainer, std::int64_t first, std::int64_t end) {
     for (std::int64_t i = first; i < end; ++i) {
       ASSERT_TRUE(
@@ -71,7 +71,7 @@ TEST_P(TrainerState, IsNotTouchedByReplaysAndDigestsBetweenAndBesideSteps) {
     const auto turn = static_cast<std::size_t>(i);
     ASSERT_TRUE(checked->set_precision(all_precisions[turn % all_precisions.size()]).ok());
     ASSERT_TRUE(checked->enqueue_step(i, {}, false).ok());
-    // In line right behind the step, which is still under way; in another precision than the next step's.
+    // Enqueued directly after the step, which is still running; in another precision than the next step's.
     ASSERT_TRUE(
         checked->enqueue_replay(all_precisions[turn * 3 % all_precisions.size()], answers.as<Digest>()).ok());
     ASSERT_TRUE(checked->enqueue_state_digests(answers.as<Digest>()).ok());
@@ -107,7 +107,7 @@ TEST_P(TrainerState, UpdatesThatAreStillDueAreDroppedWhenStateIsTakenBack) {
   steps(*trainer, 0, 3);
   const std::vector<Digest> early = state(*trainer);
   ASSERT_TRUE(trainer->keep_state(0).ok());
-  steps(*trainer, 3, 5);  // the last one's updates would come with the next
+  steps(*trainer, 3, 5);  // otherwise the updates of the last step would come with the next
   ASSERT_TRUE(trainer->restore_state(0).ok());
   EXPECT_EQ(state(*trainer), early);
 }

@@ -24,7 +24,7 @@ namespace egt::test {
 namespace {
 
 TEST_F(Trainer, GradientsAreThoseOfFiniteDifferences) {
-  const MlpConfig config = small_network({Precision::fp64});  // rate 0: the weights stay
+  const MlpConfig config = small_network({Precision::fp64});  // learning rate 0: the weights stay unchanged
   auto trainer = make(config);
   step(*trainer, 3);
   const std::vector<float> weights = read(trainer->weights()), gradient = read(trainer->gradient());
@@ -40,10 +40,10 @@ TEST_F(Trainer, GradientsAreThoseOfFiniteDifferences) {
         std::vector<float> moved = weights;
         moved[static_cast<std::size_t>(i)] += side ? h : -h;
         write(trainer->weights(), moved);
-        ASSERT_TRUE(trainer->set_precision(Precision::fp64).ok());  // takes the weights into the copy
-        loss[side] = step(*trainer, 3).loss;                        // the same step: the same batch
+        ASSERT_TRUE(trainer->set_precision(Precision::fp64).ok());  // copies the weights
+        loss[side] = step(*trainer, 3).loss;                        // the same step uses the same batch
       }
-      // The loss is a mean over outputs, the gradient that of half the sum over outputs.
+      // The loss is a mean over outputs; the gradient is that of half the sum over outputs.
       const double expected = (loss[1] - loss[0]) / (2.0 * h) * outputs / 2.0;
       EXPECT_NEAR(gradient[static_cast<std::size_t>(i)], expected, 2e-3 + 0.01 * std::abs(expected))
           << "parameter " << i;
@@ -65,7 +65,7 @@ TEST_F(Trainer, EveryPrecisionGivesTheSameGradientWithinItsRounding) {
     auto trainer = make(small_network({precision}));
     step(*trainer, 0);
     const std::vector<float> gradient = read(trainer->gradient());
-    // fp16 gradients are kept scaled: the norm is compared after undoing the power of two.
+    // fp16 gradients are stored scaled, so the norm is compared after division by the power of two.
     const double scale = precision == Precision::fp16 ? 16.0 * 16.0 : 1.0;
     double error = 0;
     for (std::size_t i = 0; i < gradient.size(); ++i) error += std::pow(gradient[i] / scale - expected[i], 2);
@@ -127,7 +127,7 @@ TEST_P(TrainerLearns, TheLossFallsToLessThanHalf) {
   EXPECT_LT(last, first / 2);
 }
 
-/// Of `--layers`, `--batch` and `--optimizer`, as anybody may choose them.
+/// Random values of `--layers`, `--batch` and `--optimizer`.
 MlpConfig any_network(std::mt19937& random) {
   const auto up_to = [&](std::int64_t most) {
     return std::uniform_int_distribution<std::int64_t>(1, most)(random);
@@ -226,7 +226,7 @@ TEST_F(Trainer, VotesAndTimesComeBack) {
   EXPECT_GT(step(*trainer, 1).step_ms.value_or(0), 0);
 }
 
-/// The sum of the second layer's gradient, the third of the first step, is missing until it is released.
+/// The all-reduce of the second layer's gradient, the third of the first step, waits until it is released.
 class LateSum : public SingleRankCommunicator {
  public:
   using SingleRankCommunicator::SingleRankCommunicator;
@@ -353,7 +353,7 @@ TEST_F(Trainer, WhatAPrecisionCannotTrainIsRefusedWithItsReason) {
             "fp8 needs a multiple of 16 samples per rank, not 24");
 }
 
-/// As the issue of 8 bits asks: within 5 % after 500 steps.
+/// Requirement of the issue on 8-bit training: within 5 % after 500 steps.
 TEST_F(Trainer, InFp8TheLossFallsAsInBf16) {
   const auto last_loss = [&](Precision precision, ElementType gradient_type) {
     MlpConfig config;

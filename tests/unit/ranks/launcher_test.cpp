@@ -11,7 +11,7 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
-/// As a process with these variables and no other launcher's sees it.
+/// The launcher detected in a process with these variables and no variables of another launcher.
 Launcher launcher_in(const Environment& environment) {
   Launcher found;
   for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
@@ -55,7 +55,7 @@ TEST(Launcher, ASingleRankInAnAllocationIsNoStep) {
   EXPECT_TRUE(starts({}, 1));
 }
 
-/// mpirun in a Slurm job starts its daemons by srun, one per node, and the ranks inherit their variables.
+/// In a Slurm job mpirun starts its daemons by srun, one per node, and the ranks inherit srun's variables.
 TEST(Launcher, TheInnermostOneIsMeant) {
   const Environment both{{"SLURM_STEP_NUM_TASKS", "2"},
                          {"SLURM_PROCID", "1"},

@@ -38,7 +38,7 @@ TEST(Comparison, OfSingleMultiAndHeteroGivesTheSeedsTable) {
             "| 2x NVIDIA H100 (collective)              |           0.032 |         0.015 |   1.44x |");
   EXPECT_EQ(line_with(text, "2x NVIDIA A100 (p2p)"),
             "| 2x NVIDIA A100 (p2p)                     |           0.033 |         0.019 |   1.71x |");
-  // Against the mean of its two devices alone: 600702 samples/s and 40625 M points/s.
+  // Relative to the mean of its two devices alone: 600702 samples/s and 40625 M points/s.
   EXPECT_EQ(line_with(text, "(hetero)"),
             "| 1x NVIDIA A100 + 1x NVIDIA H100 (hetero) |           0.030 |         0.014 |   1.77x |");
 }

@@ -194,7 +194,7 @@ TEST_F(ConsoleTest, NoneShowsVerdictFaultsAndWarningsOnly) {
 }
 
 TEST_F(ConsoleTest, TheLevelChoosesMessagesButNeverTheVerdict) {
-  const auto told = [this](LogLevel level) {
+  const auto reported = [this](LogLevel level) {
     messages_.str("");
     results_.str("");
     Console one = console({.messages = level});
@@ -205,12 +205,12 @@ TEST_F(ConsoleTest, TheLevelChoosesMessagesButNeverTheVerdict) {
     const std::string text = messages_.str();
     return std::count(text.begin(), text.end(), '\n');
   };
-  EXPECT_EQ(told(LogLevel::debug), 3);
-  EXPECT_EQ(told(LogLevel::info), 3);
-  EXPECT_EQ(told(LogLevel::warning), 2);
-  EXPECT_EQ(told(LogLevel::error), 1);
+  EXPECT_EQ(reported(LogLevel::debug), 3);
+  EXPECT_EQ(reported(LogLevel::info), 3);
+  EXPECT_EQ(reported(LogLevel::warning), 2);
+  EXPECT_EQ(reported(LogLevel::error), 1);
   EXPECT_THAT(messages_.str(), testing::StartsWith("FAULT"));
-  EXPECT_EQ(told(LogLevel::off), 0);
+  EXPECT_EQ(reported(LogLevel::off), 0);
 }
 
 TEST_F(ConsoleTest, LinesAreFreeOfEscapes) {
@@ -330,7 +330,7 @@ TEST_F(ConsoleTest, AClosedOutputIsTold) {
   EXPECT_THAT(one.write(epoch(0)).what(), HasSubstr("standard error"));
 }
 
-/// A made-up /proc with chains of processes.
+/// A synthetic /proc with chains of processes.
 class LauncherTerminal : public testing::Test {
  protected:
   LauncherTerminal() {
@@ -391,7 +391,7 @@ TEST(ConsoleStyle, AsksTheEnvironment) {
   EXPECT_EQ(style.progress, ProgressStyle::bar);
   unsetenv("LC_ALL");
   unsetenv("NO_COLOR");
-  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);  // under no launcher at all: no terminal
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);  // no launcher: no terminal
   EXPECT_EQ(detect_console_style(ProgressStyle::automatic).progress, ProgressStyle::lines);
   unsetenv("OMPI_COMM_WORLD_SIZE");
 }

@@ -30,7 +30,7 @@ int times(const std::string& text, const std::string& piece) {
   return found;
 }
 
-/// From the testcase of that name in that suite to its end.
+/// The text of that test case in that suite.
 std::string testcase(const std::string& xml, const std::string& suite, const std::string& name) {
   const std::size_t in = xml.find("<testsuite name=\"" + suite + "\"");
   const std::size_t from = xml.find("<testcase name=\"" + name + "\"", in);
@@ -72,12 +72,12 @@ TEST(Junit, OfAFaultTellsItWhereItBelongs) {
   records.push_back(fault(1));
   Json result = exported(records);
   const std::string xml = junit_xml(result);
-  for (const std::string& told : {testcase(xml, "extreme_gpu_trainer.burn", "verdict"),
-                                  testcase(xml, "extreme_gpu_trainer.burn.rank1", "memory")})
+  for (const std::string& reported : {testcase(xml, "extreme_gpu_trainer.burn", "verdict"),
+                                      testcase(xml, "extreme_gpu_trainer.burn.rank1", "memory")})
     for (const char* piece :
          {"<failure type=", "rank 1 on node1, device GPU-1, step 40: memory fault in block 3", "offset 4096",
           "expected: 0x0", "actual:   0x1", "xor:      0x1"})
-      EXPECT_THAT(told, HasSubstr(piece));
+      EXPECT_THAT(reported, HasSubstr(piece));
   EXPECT_THAT(testcase(xml, "extreme_gpu_trainer.burn", "verdict"),
               HasSubstr(R"(type="fault" message="fault (exit code 1): rank 1)"));
   EXPECT_EQ(times(xml, "<failure "), 2);
@@ -101,11 +101,11 @@ TEST(Junit, TellsEachPartItsOwnFaults) {
   EXPECT_EQ(times(testcase(xml, suite, "memory"), "step "), 1);
   EXPECT_THAT(testcase(xml, suite, "train"), HasSubstr("step 43"));
   EXPECT_EQ(times(testcase(xml, suite, "train"), "step "), 1);
-  push(1, 44, nullptr);  // what the device counts is of no part
+  push(1, 44, nullptr);  // a device's counters belong to no part
   for (const char* part : {"memory", "train"}) {
-    const std::string told = testcase(junit_xml(exported(records)), suite, part);
-    EXPECT_EQ(times(told, "step "), 2) << part;
-    EXPECT_THAT(told, HasSubstr("step 44")) << part;
+    const std::string reported = testcase(junit_xml(exported(records)), suite, part);
+    EXPECT_EQ(times(reported, "step "), 2) << part;
+    EXPECT_THAT(reported, HasSubstr("step 44")) << part;
   }
 }
 
@@ -113,10 +113,10 @@ TEST(Junit, BoundsTheFaultsThatItTells) {
   std::vector<Record> records = good_run(1);
   for (int step = 0; step < 130; ++step) records.push_back(fault(0, step));
   hold_back(records, "memory", 0, 12345);
-  const std::string told = testcase(junit_xml(exported(records)), "extreme_gpu_trainer.burn", "verdict");
-  EXPECT_EQ(times(told, "expected: "), 100);
-  EXPECT_THAT(told, HasSubstr("and 30 more faults: see result.json"));
-  EXPECT_THAT(told, HasSubstr("held back: rank 0: memory faults found by patrol, times: 12345"));
+  const std::string reported = testcase(junit_xml(exported(records)), "extreme_gpu_trainer.burn", "verdict");
+  EXPECT_EQ(times(reported, "expected: "), 100);
+  EXPECT_THAT(reported, HasSubstr("and 30 more faults: see result.json"));
+  EXPECT_THAT(reported, HasSubstr("held back: rank 0: memory faults found by patrol, times: 12345"));
 }
 
 TEST(Junit, WhatWasNotDoneIsAnErrorOrWasSkipped) {
@@ -125,16 +125,16 @@ TEST(Junit, WhatWasNotDoneIsAnErrorOrWasSkipped) {
   Json result = exported(records);
   result["results"][1]["undone"] = "no sweep ended";
   const std::string suite = "extreme_gpu_trainer.burn.rank0";
-  const auto told = [&] { return testcase(junit_xml(result), suite, "memory"); };
+  const auto reported = [&] { return testcase(junit_xml(result), suite, "memory"); };
   set_verdict(result, {.name = "incomplete", .exit_code = 4, .reasons = {"why"}});
-  EXPECT_THAT(told(), HasSubstr(R"(<error type="incomplete" message="no sweep ended">)"));
+  EXPECT_THAT(reported(), HasSubstr(R"(<error type="incomplete" message="no sweep ended">)"));
   set_verdict(result, {.name = "interrupted", .exit_code = 6, .reasons = {"why"}});
-  EXPECT_THAT(told(), HasSubstr(R"(<skipped type="interrupted" message="no sweep ended">)"));
+  EXPECT_THAT(reported(), HasSubstr(R"(<skipped type="interrupted" message="no sweep ended">)"));
   EXPECT_THAT(junit_xml(result),
               HasSubstr(R"(<error type="interrupted" message="interrupted (exit code 6): why">)"));
   EXPECT_THAT(junit_xml(result), HasSubstr(R"(tests="2" failures="0" errors="0" skipped="1")"));
   set_verdict(result, {.name = "fault", .exit_code = 1, .reasons = {"another"}});
-  EXPECT_THAT(told(), HasSubstr("<error ")) << "undone is not wrong";
+  EXPECT_THAT(reported(), HasSubstr("<error ")) << "undone is not wrong";
   set_verdict(result, {.name = "degraded", .exit_code = 5, .reasons = {"slow"}});
   EXPECT_THAT(junit_xml(result),
               HasSubstr(R"(<failure type="degraded" message="degraded (exit code 5): slow">)"));
@@ -270,7 +270,7 @@ TEST(Metrics, CountFaultsByRank) {
   records.push_back(fault(-1, 41));
   hold_back(records, "memory", 1, 5);
   Json result = exported(records);
-  result["ranks"].push_back(result["ranks"][1]);  // a series twice would be refused as a whole
+  result["ranks"].push_back(result["ranks"][1]);  // a duplicate series would invalidate the whole file
   const std::string text = prometheus_text(result);
   EXPECT_EQ(times(text, "egt_run_faults 7\n"), 1) << text;
   EXPECT_EQ(times(text, "egt_rank_faults{rank=\"0\",hostname=\"node1\",device_uuid=\"GPU-0\"} 0\n"), 1);

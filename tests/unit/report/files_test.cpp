@@ -36,7 +36,7 @@ class ReportFiles : public testing::Test {
     text << std::ifstream(path).rdbuf();
     return text.str();
   }
-  /// Of all journals in the folder, none of which has a line that is no record.
+  /// Records of all journals in the folder; every line must be a record.
   std::vector<Record> records_there() const {
     auto journals = read_journals(folder_);
     EXPECT_TRUE(journals.ok()) << journals.status().what();
@@ -51,7 +51,7 @@ class ReportFiles : public testing::Test {
   fs::path folder_;
 };
 
-/// While it lives, no file may grow beyond `bytes`: as on a full disk.
+/// During its lifetime no file may exceed `bytes`, as on a full disk.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -119,7 +119,7 @@ TEST_F(ReportFiles, ReaderLeavesOutATornLastLineOnly) {
   const fs::path path = folder_ / journal_name(0);
   std::ofstream(path) << line << '\n' << line.substr(0, 50);
   EXPECT_THAT(records_there(), SizeIs(1));
-  std::ofstream(path) << line << '\n' << line;  // whole, but its newline
+  std::ofstream(path) << line << '\n' << line;  // complete except for its newline
   EXPECT_THAT(records_there(), SizeIs(2));
   std::ofstream(path) << line.substr(0, 50) << '\n' << line << '\n';
   const auto broken = read_journals(folder_);

@@ -70,8 +70,8 @@ class ReportJournal : public testing::Test {
   fs::path folder_;
 };
 
-/// A run of 4000 s with a progress record a second and now and then another, faster than a real one, but not
-/// so fast that the journal's thread is left behind.
+/// A run of 4000 s with one progress record per second and occasional others. It is faster than a real run,
+/// but slow enough for the journal's thread to keep up.
 class LongRun : public ReportJournal {
  protected:
   static constexpr JournalLimits limits{.part = 50'000, .history = 100'000};
@@ -237,7 +237,7 @@ TEST_F(ReportJournal, AnotherThreadAppendsItsLastWords) {
 
 TEST_F(ReportJournal, LastWordsThatCannotBeWrittenAreKept) {
   std::vector<Record> words = {record_of(RecordKind::fault, 1), record_of(RecordKind::loss, 2)};
-  fs::create_directory(path());  // in the journal's place
+  fs::create_directory(path());  // takes the journal's path
   const auto count = std::make_shared<RecordCount>(0);
   EXPECT_FALSE(append_records(folder_, words, count).ok());
   EXPECT_EQ(words.size(), 2u);
@@ -274,7 +274,7 @@ TEST_F(ReportJournal, ADiskThatHangsCostsNoMoreThanItsTime) {
   const auto keep_open = std::fopen(pipe.c_str(), "r+");
   ASSERT_NE(keep_open, nullptr);
   Record large = record_of(RecordKind::loss, 1);
-  large.body["text"] = std::string(1 << 20, 'x');  // more than the pipe takes
+  large.body["text"] = std::string(1 << 20, 'x');  // more than the pipe's capacity
   const Status status = append(folder_ / "stuck", large, 0.2);
   EXPECT_EQ(status.code(), StatusCode::timeout) << status.what();
   std::string drain(1 << 16, '\0');  // so that the thread ends before the test does
@@ -316,7 +316,7 @@ TEST_F(ReportJournal, ATruncatedFileIsToldAndReadWithAGap) {
               ElementsAre("journal.rank3.jsonl: 2 of 3 records are missing, the first is number 1"));
 }
 
-/// The journal without its line number `gone`, from 0.
+/// Removes line `gone` of the journal, counted from 0.
 void remove_line(const fs::path& path, int gone) {
   std::ifstream file(path);
   std::string text, line;
@@ -335,10 +335,10 @@ TEST_F(ReportJournal, ARemovedRecordIsAGapInEachPartOfARun) {
   EXPECT_THAT(read().problems, IsEmpty());
   remove_line(path(), 1);
   EXPECT_THAT(read().problems, IsEmpty()) << "a progress record may be dropped";
-  remove_line(path(), 5);  // of the second part the fault
+  remove_line(path(), 5);  // the fault of the second part
   EXPECT_THAT(read().problems,
               ElementsAre("journal.rank3.jsonl: 1 of 3 records are missing, the first is number 2"));
-  remove_line(path(), 0);  // of the first one the start
+  remove_line(path(), 0);  // the start of the first one
   EXPECT_THAT(read().problems,
               ElementsAre("journal.rank3.jsonl: 1 of 3 records are missing, the first is number 1",
                           "journal.rank3.jsonl: 1 of 3 records are missing, the first is number 2"));

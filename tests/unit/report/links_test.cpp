@@ -31,7 +31,7 @@ Json pair_entry(int a, int b, const std::string& method, double forth, double ba
           {"not_possible", nullptr}};
 }
 
-/// Of three GPUs.
+/// With three GPUs.
 Json good_result() {
   Json result = {
       {"command", "links"},

@@ -57,7 +57,7 @@ TEST(ServeAddress, OfTheNetworkNeedsASecret) {
   EXPECT_THAT(check_serve_token(open).what(), HasSubstr("set EGT_SERVE_TOKEN"));
   ::setenv("EGT_SERVE_TOKEN", "123456789012345", 1);
   EXPECT_THAT(check_serve_token(open).what(), HasSubstr("15 characters"));
-  EXPECT_THAT(check_serve_token(own).what(), HasSubstr("15 characters"));  // whoever sets it wants it
+  EXPECT_THAT(check_serve_token(own).what(), HasSubstr("15 characters"));  // checked if it is set
   ::setenv("EGT_SERVE_TOKEN", "1234567890123456", 1);
   EXPECT_TRUE(check_serve_token(open).ok());
   ::unsetenv("EGT_SERVE_TOKEN");
@@ -146,7 +146,7 @@ TEST(LiveRun, TellsOnlyThePointsThatAreNew) {
   };
   EXPECT_EQ(points(8, 1), "[108.0,109.0]");
   EXPECT_EQ(points(10, 1), "[]");
-  EXPECT_EQ(points(8, 2), points(0, 1));  // whose points are others
+  EXPECT_EQ(points(8, 2), points(0, 1));  // its points differ
 }
 
 TEST(LiveRun, TellsAJournalInParts) {
@@ -158,7 +158,7 @@ TEST(LiveRun, TellsAJournalInParts) {
             "{\"rank\":1,\"from\":0,\"next\":26,\"records\":[{\"a\":1},{\"b\":2}]}\n");
   EXPECT_EQ(run.journal(1, 18).value(), "{\"rank\":1,\"from\":18,\"next\":26,\"records\":[{\"b\":2}]}\n");
   EXPECT_EQ(run.journal(1, 26).value(), "{\"rank\":1,\"from\":26,\"next\":26,\"records\":[]}\n");
-  EXPECT_EQ(run.journal(1, 9999).value(), run.journal(1, 0).value());  // begun anew meanwhile
+  EXPECT_EQ(run.journal(1, 9999).value(), run.journal(1, 0).value());  // restarted meanwhile
   EXPECT_EQ(run.journal(1, 3).status().code(), StatusCode::invalid_argument);
   EXPECT_EQ(run.journal(0, 0).status().code(), StatusCode::unavailable);
   for (const int nobody : {-1, 2})

@@ -42,7 +42,7 @@ class LogFileTest : public testing::Test {
     for (std::string line; std::getline(file, line);) all.push_back(line);
     return all;
   }
-  /// What a log of that level holds of one record of each level, as "level: rank".
+  /// Contents of a log of that level after one record of each level, as "level: rank".
   std::vector<std::string> levels_of(LogLevel level) const {
     {
       const auto log = open(level);

@@ -26,7 +26,7 @@ Json result_of(const std::vector<Record>& records) {
   return build_result(records, judge(records));
 }
 
-/// Of one rank at a time: its power, which `work` GB were verified by.
+/// A sample of one rank: its power, and `gigabytes` GB verified.
 Record sample(int rank, double time, double watts, double gigabytes = 0) {
   Json body = {
       {"telemetry", {{"power_w", {{"last", watts}}}, {"temperature_c", {{"last", 60 + rank}}}}},
@@ -40,7 +40,7 @@ const Json* chart_of(const Json& data, const std::string& title) {
   return nullptr;
 }
 
-double most_of(const Json& line) {
+double max_of(const Json& line) {
   double most = 0;
   for (const Json& value : line.contains("most") ? line["most"] : line["mean"])
     if (value.is_number()) most = std::max(most, value.get<double>());
@@ -82,7 +82,7 @@ TEST(Page, HoldsNothingOfWhatItShowsAsMarkup) {
   EXPECT_THAT(page, HasSubstr("Results as the terminal shows them"));
   EXPECT_THAT(page,
               HasSubstr("\\u003cimg src=x onerror=alert(1)\\u003e"));  // of the fault's mark in the charts
-  EXPECT_EQ(Json(page).dump().empty(), false);                         // throws where it is no UTF-8
+  EXPECT_EQ(Json(page).dump().empty(), false);                         // throws on invalid UTF-8
 }
 
 TEST(Page, TellsTheVerdictWhyAndWhom) {
@@ -149,8 +149,8 @@ TEST(TimeLines, PowerIsTheMeanBetweenSamplesAndNoShareOfTheTimeIsAboveAll) {
   const Json data = page::time_lines_json(lines, result_of({start(0, 1), end(0)}));
   const Json *power = chart_of(data, "Power, W"), *capped = chart_of(data, "At the power cap, % of time");
   ASSERT_TRUE(power && capped);
-  EXPECT_EQ(most_of((*power)["lines"][0]), 693.5);
-  EXPECT_EQ(most_of((*capped)["lines"][0]), 100);
+  EXPECT_EQ(max_of((*power)["lines"][0]), 693.5);
+  EXPECT_EQ(max_of((*capped)["lines"][0]), 100);
 }
 
 TEST(TimeLines, KeepEveryExtremeHoweverLongTheRun) {
@@ -167,8 +167,8 @@ TEST(TimeLines, KeepEveryExtremeHoweverLongTheRun) {
   ASSERT_NE(power, nullptr);
   EXPECT_EQ((*power)["limits"], Json::array({700.0}));
   EXPECT_THAT((*power)["lines"][0]["mean"].size(), AllOf(testing::Gt(31u), testing::Le(64u)));
-  EXPECT_EQ(most_of((*power)["lines"][0]), 600);
-  EXPECT_EQ(most_of((*power)["lines"][1]), 1234);
+  EXPECT_EQ(max_of((*power)["lines"][0]), 600);
+  EXPECT_EQ(max_of((*power)["lines"][1]), 1234);
   const double at = (7'001 - 0.5) / data["seconds"].get<double>();
   EXPECT_EQ((*power)["lines"][1]["most"][static_cast<std::size_t>(at)], 1234);
   ASSERT_EQ(data["marks"].size(), 2u);
@@ -185,7 +185,7 @@ TEST(TimeLines, OfManyFaultsMarksAreKeptOverTheWholeRun) {
   }
   records.push_back(end(0));
   const Json marks = page::time_lines_json(TimeLines(), result_of(records))["marks"];
-  ASSERT_EQ(marks.size(), 1001u);  // with the start of the run
+  ASSERT_EQ(marks.size(), 1001u);  // including the start of the run
   EXPECT_EQ(marks[0]["text"], "memory fault, rank 0: block 0");
   EXPECT_EQ(marks[500]["text"], "memory fault, rank 0: block 1250");
   EXPECT_EQ(marks[999]["text"], "memory fault, rank 0: block 2499");
@@ -195,7 +195,7 @@ TEST(TimeLines, TellRatesOfWhatCountsOn) {
   TimeLines lines;
   for (int second = 0; second < 10; ++second)
     static_cast<void>(lines.write(sample(0, 1000 + second, 600, 4.0 * second + (second > 5 ? 8 : 0))));
-  static_cast<void>(lines.write(start(0, 1)));  // resumed: its counts begin anew
+  static_cast<void>(lines.write(start(0, 1)));  // resumed: its counters restart
   static_cast<void>(lines.write(sample(0, 1020, 600, 3)));
   static_cast<void>(lines.write(sample(0, 1021, 600, 5)));
   const Json data = page::time_lines_json(lines, Json::object());
@@ -225,7 +225,7 @@ TEST(TimeLines, OfThreeDaysOnEightDevicesFitInAPage) {
   Record one = sample(0, 0, 0);
   one.body["telemetry"]["sm_clock_mhz"] = one.body["telemetry"]["gpu_utilization_percent"] =
       one.body["telemetry"]["cpu_percent"] = {{"last", 0}};
-  for (int second = 0; second < 72 * 3600; second += 60)  // as journals of long runs tell them
+  for (int second = 0; second < 72 * 3600; second += 60)  // as in journals of long runs
     for (int rank = 0; rank < 8; ++rank) {
       one.rank = rank;
       one.time = 1e9 + second;
@@ -240,7 +240,7 @@ TEST(TimeLines, OfThreeDaysOnEightDevicesFitInAPage) {
   for (int rank = 0; rank < 8; ++rank) records.insert(records.end(), {start(rank, 8), end(rank)});
   const std::string page = page_text(result_of(records), lines);
   EXPECT_THAT(page.size(),
-              AllOf(testing::Gt(500'000u), Lt(4'000'000u)));  // six of its 25 figures; 10 MB are the limit
+              AllOf(testing::Gt(500'000u), Lt(4'000'000u)));  // six of its 25 metrics; the limit is 10 MB
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ using testing::SizeIs;
 
 constexpr double patience_s = 30;
 
-/// A sink that holds whoever writes until it is let go, as a stopped terminal does.
+/// A sink that blocks its writer until released, as a stopped terminal does.
 class BlockingSink : public Sink {
  public:
   Status write(const Record& record) override {
@@ -38,7 +38,7 @@ class BlockingSink : public Sink {
   }
 
   std::atomic<int> waiting{0};
-  Status failure;  ///< of each write
+  Status failure;  ///< returned by each write
 
  private:
   void set(bool open) {
@@ -69,7 +69,7 @@ class QueuedSinkTest : public testing::Test {
   bool comes(const std::function<bool()>& condition) {
     return wait_until([&] { return Result<bool>(condition()); }, {.seconds = patience_s, .what = "it"}).ok();
   }
-  /// The sink holds its thread, and the queue takes `records` more.
+  /// Blocks the sink's thread and then queues `records` more.
   void block_and_write(std::size_t records, RecordKind kind) {
     sink_->block();
     (void)queue_->write(numbered(RecordKind::notice, -7));
@@ -128,7 +128,7 @@ TEST_F(QueuedSinkTest, AFailureOfTheSinkIsToldToWhoeverWrites) {
 
 TEST_F(QueuedSinkTest, ASinkThatBlocksForEverIsLeftBehind) {
   block_and_write(10, RecordKind::fault);
-  queue_.reset();  // returns, though the thread is held
+  queue_.reset();  // returns, although the thread is blocked
   EXPECT_EQ(sink_->waiting, 1);
 }
 

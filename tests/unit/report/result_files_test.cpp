@@ -72,7 +72,7 @@ TEST_F(ResultFiles, ThatCannotBeWrittenAreToldEach) {
 
 TEST_F(ResultFiles, OfAnotherResultDoNotStay) {
   ASSERT_THAT(write_result_files(folder_, result_, lines_), IsEmpty());
-  for (const ResultFile& file : result_files())  // in the way of the file that is to be renamed
+  for (const ResultFile& file : result_files())  // blocks the target of the rename
     fs::create_directories(folder_ / fmt::format("{}.tmp.{}", file.name, ::getpid()) / "taken");
   EXPECT_THAT(write_result_files(folder_, report_of({start(0, 1)}).result, lines_), testing::SizeIs(3));
   for (const ResultFile& file : result_files()) EXPECT_FALSE(fs::exists(folder_ / file.name)) << file.name;

@@ -35,12 +35,12 @@ TEST(VerdictText, TheLastLinesTellChecksAndRepeats) {
                     {"share_files", nullptr}};
     fixtures::find(records, RecordKind::end, rank).body["parts"].push_back(part_to_json(load));
   }
-  const std::string told = text_of(records);
-  EXPECT_THAT(told, HasSubstr("\n  Checks: 14 replays, 0.91 % of the time\n"));
-  EXPECT_THAT(told, HasSubstr("\n  Power: 686 to 689 W on average of 700 W (98.0 to 98.4 %)\n"));
-  EXPECT_THAT(told, HasSubstr("\n  Work index: 1.21 to 1.31 (extreme 0.65, products 0.20); 1 is "
-                              "one part after the other, each as fast as alone\n"));
-  EXPECT_THAT(told, HasSubstr("\n  0 faults and 8112 repeats in "));
+  const std::string reported = text_of(records);
+  EXPECT_THAT(reported, HasSubstr("\n  Checks: 14 replays, 0.91 % of the time\n"));
+  EXPECT_THAT(reported, HasSubstr("\n  Power: 686 to 689 W on average of 700 W (98.0 to 98.4 %)\n"));
+  EXPECT_THAT(reported, HasSubstr("\n  Work index: 1.21 to 1.31 (extreme 0.65, products 0.20); 1 is "
+                                  "one part after the other, each as fast as alone\n"));
+  EXPECT_THAT(reported, HasSubstr("\n  0 faults and 8112 repeats in "));
 }
 
 TEST(VerdictText, AShareThatIsNotTrustedIsNamedAndNotPrinted) {
@@ -67,7 +67,7 @@ TEST(VerdictText, ReplaysAloneAreVerifiedWork) {
 }
 
 TEST(VerdictText, ADeviceBelowItsPowerLimitIsToldWithTheReason) {
-  const auto told = [&](const Json& telemetry) {
+  const auto reported = [&](const Json& telemetry) {
     auto records = fixtures::good_run(1);
     Json& own = fixtures::find(records, RecordKind::end, 0).body["telemetry"];
     own = telemetry;
@@ -79,28 +79,28 @@ TEST(VerdictText, ADeviceBelowItsPowerLimitIsToldWithTheReason) {
   const auto line = [](const char* why) {
     return fmt::format(" (80.0 %)\n    rank 0: 80.0 % of its limit; {}\n", why);
   };
-  EXPECT_THAT(told({{"throttle_seconds", {{"sw_thermal", 12.0}, {"sw_power_cap", 3.0}}}}),
+  EXPECT_THAT(reported({{"throttle_seconds", {{"sw_thermal", 12.0}, {"sw_power_cap", 3.0}}}}),
               HasSubstr(line("heat held its clocks down for 12 s")));
-  EXPECT_THAT(told({{"throttle_seconds", {{"hw_power_brake", 3.0}}}}),
+  EXPECT_THAT(reported({{"throttle_seconds", {{"hw_power_brake", 3.0}}}}),
               HasSubstr(line("a power brake held its clocks down for 3 s")));
-  EXPECT_THAT(told({{"duty", {{"min", 0.4}}}}), HasSubstr(line("the limiter lowered the load")));
-  EXPECT_THAT(told({{"throttle_seconds", {{"sw_power_cap", 7.0}}}}),
+  EXPECT_THAT(reported({{"duty", {{"min", 0.4}}}}), HasSubstr(line("the limiter lowered the load")));
+  EXPECT_THAT(reported({{"throttle_seconds", {{"sw_power_cap", 7.0}}}}),
               HasSubstr(line("it was at its limit for 7 s")));
   const auto unreached = [](double seconds) {
     return Json{{"throttle_seconds", {{"sw_power_cap", 7.0}}}, {"mix", {{"unreached_seconds", seconds}}}};
   };
   EXPECT_THAT(
-      told(unreached(50)),
+      reported(unreached(50)),
       HasSubstr(line("not capped, all parts at full duty cycle: the load does not reach this limit")));
-  EXPECT_THAT(told(unreached(5)), HasSubstr(line("it was at its limit for 7 s")));
+  EXPECT_THAT(reported(unreached(5)), HasSubstr(line("it was at its limit for 7 s")));
   EXPECT_THAT(
-      told({{"throttle_seconds", {{"sw_thermal", 12.0}}}, {"mix", {{"power_sensor", "0 W for 30 s"}}}}),
+      reported({{"throttle_seconds", {{"sw_thermal", 12.0}}}, {"mix", {{"power_sensor", "0 W for 30 s"}}}}),
       HasSubstr(line("its power sensor cannot be right: 0 W for 30 s")));
-  EXPECT_THAT(told(Json::object()), HasSubstr(line("no throttling: this load needs no more")));
+  EXPECT_THAT(reported(Json::object()), HasSubstr(line("no throttling: this load needs no more")));
 }
 
 TEST(VerdictText, APulseIsToldWithItsSkewAndBothPowers) {
-  const auto told = [&](double hertz, const Json& high, const Json& low) {
+  const auto reported = [&](double hertz, const Json& high, const Json& low) {
     auto records = fixtures::good_run(2);
     for (int rank = 0; rank < 2; ++rank) {
       Json& body = fixtures::find(records, RecordKind::end, rank).body;
@@ -117,13 +117,15 @@ TEST(VerdictText, APulseIsToldWithItsSkewAndBothPowers) {
     return text_of(records);
   };
   const Json high = {{"avg", 688.0}}, low = {{"avg", 205.0}};
-  EXPECT_THAT(told(1, high, low), HasSubstr("\n  Pulse: 1 Hz, duty 0.5: 118 rises, at most 0.45 ms apart, "
-                                            "half of them 0.08; 688 W high, 205 W low\n"));
-  EXPECT_THAT(told(20, nullptr, nullptr), HasSubstr("at most 0.45 ms apart, half of them 0.08; power is not "
-                                                    "told: no sensor, or the pulse is faster than one\n"));
+  EXPECT_THAT(reported(1, high, low),
+              HasSubstr("\n  Pulse: 1 Hz, duty 0.5: 118 rises, at most 0.45 ms apart, "
+                        "half of them 0.08; 688 W high, 205 W low\n"));
+  EXPECT_THAT(reported(20, nullptr, nullptr),
+              HasSubstr("at most 0.45 ms apart, half of them 0.08; power is not "
+                        "told: no sensor, or the pulse is faster than one\n"));
 }
 
-/// Of two ranks whose `train` entries have these figures beside the fixture's.
+/// Text for two ranks whose `train` entries have these metrics in addition to the fixture's.
 std::string text_with(const Json& first, const Json& second) {
   auto records = fixtures::good_run(2);
   for (int rank = 0; rank < 2; ++rank)

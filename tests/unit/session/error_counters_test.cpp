@@ -19,8 +19,8 @@ using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// A GPU's script; looks at it every 5 s from 0 to 60 s, in phase "train" up to 20 s and "io" behind it; and
-/// exactly what is told, as "kind: where" of faults, "kind: where" of findings, and the number of notices.
+/// A GPU's script, sampled every 5 s from 0 to 60 s, in phase "train" up to 20 s and then "io". The expected
+/// output is "kind: where" for faults and for findings, and the number of notices.
 struct Fixture {
   const char* name;
   std::string script;
@@ -33,7 +33,7 @@ std::ostream& operator<<(std::ostream& out, const Fixture& fixture) {
   return out << fixture.name;
 }
 
-/// All that was told, and the counters at the end.
+/// All reports, and the counters at the end.
 struct Told {
   std::vector<Fault> faults;
   std::vector<Finding> findings;
@@ -72,25 +72,25 @@ Told run(const std::string& text, std::optional<CorrectedLimit> corrected_limit 
   auto sensor = NvmlScript::open();
   EXPECT_TRUE(sensor.ok()) << sensor.status().what();
   ErrorCounterMonitor monitor(this_process, corrected_limit);
-  Told told;
+  Told reported;
   for (double seconds = 0; seconds <= last_moment; seconds += period) {
     script.at(seconds);
     const LedgerMoment moment = moment_at(seconds, sensor.value());
-    told.add(monitor.look(moment, sensor.value()->counters()));
-    told.add(monitor.overdue(moment.seconds + 1));
+    reported.add(monitor.look(moment, sensor.value()->counters()));
+    reported.add(monitor.overdue(moment.seconds + 1));
   }
-  told.add(monitor.finish());
-  told.counters = monitor.counters();
-  return told;
+  reported.add(monitor.finish());
+  reported.counters = monitor.counters();
+  return reported;
 }
 
 class LedgerFixture : public ::testing::TestWithParam<Fixture> {};
 
 TEST_P(LedgerFixture, TellsExactlyThis) {
   const Fixture& fixture = GetParam();
-  const Told told = run(fixture.script);
+  const Told reported = run(fixture.script);
   std::vector<std::string> faults, findings;
-  for (const Fault& fault : told.faults) {
+  for (const Fault& fault : reported.faults) {
     faults.push_back(fault.kind + ": " + fault.where);
     EXPECT_EQ(fault.rank, 2);
     EXPECT_EQ(fault.hostname, "node7");
@@ -99,14 +99,14 @@ TEST_P(LedgerFixture, TellsExactlyThis) {
     EXPECT_EQ(fault.blame, Blame::certain);
     EXPECT_NE(fault.expected, fault.actual);
   }
-  for (const Finding& finding : told.findings) {
+  for (const Finding& finding : reported.findings) {
     findings.push_back(finding.kind + ": " + finding.where);
     EXPECT_EQ(finding.rank, 2);
     EXPECT_FALSE(finding.text.empty());
   }
   EXPECT_THAT(faults, ElementsAreArray(fixture.faults));
   EXPECT_THAT(findings, ElementsAreArray(fixture.findings));
-  EXPECT_EQ(told.notices.size(), fixture.notices) << ::testing::PrintToString(told.notices);
+  EXPECT_EQ(reported.notices.size(), fixture.notices) << ::testing::PrintToString(reported.notices);
 }
 
 const std::string& ok = healthy_gpu;
@@ -229,21 +229,21 @@ INSTANTIATE_TEST_SUITE_P(ErrorCounterMonitor, LedgerFixture, ::testing::ValuesIn
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ErrorCounterMonitor, TellsWhereAndWhenAFaultShowed) {
-  const Told told = run(ok + "ecc_uncorrected 5\nat 27 ecc_uncorrected 8\n");
-  ASSERT_EQ(told.faults.size(), 1u);
-  EXPECT_EQ(told.faults[0].phase, "io");
-  EXPECT_EQ(told.faults[0].step, 30);
-  EXPECT_EQ(told.faults[0].expected, "5");
-  EXPECT_EQ(told.faults[0].actual, "8");
-  EXPECT_EQ(told.faults[0].count, 3u);
+  const Told reported = run(ok + "ecc_uncorrected 5\nat 27 ecc_uncorrected 8\n");
+  ASSERT_EQ(reported.faults.size(), 1u);
+  EXPECT_EQ(reported.faults[0].phase, "io");
+  EXPECT_EQ(reported.faults[0].step, 30);
+  EXPECT_EQ(reported.faults[0].expected, "5");
+  EXPECT_EQ(reported.faults[0].actual, "8");
+  EXPECT_EQ(reported.faults[0].count, 3u);
 }
 
 TEST(ErrorCounterMonitor, KeepsBeforeAfterAndThePhaseOfEachMove) {
-  const Told told =
+  const Told reported =
       run(ok +
           "at 8 ecc_corrected 5\nat 18 ecc_corrected 6\nat 40 ecc_corrected 7\nat 40 remap_pending 1\n"
           "at 30 pcie_replay 9\nat 30 nvlink.2.crc 4\nat 55 nvlink.2.up 0\nat 12 xid 43\n");
-  const Json& c = told.counters;
+  const Json& c = reported.counters;
   EXPECT_EQ(c["ecc_corrected"], (Json{{"before", 3}, {"after", 7}, {"moved", {{"train", 3}, {"io", 1}}}}));
   EXPECT_EQ(c["ecc_uncorrected"], (Json{{"before", 0}, {"after", 0}}));
   EXPECT_EQ(c["remapped_rows"], (Json{{"before", 0}, {"after", 0}}));
@@ -285,7 +285,7 @@ TEST(ErrorCounterMonitor, XidsOfTwoSourcesNeedNotKeepTheirOrder) {
   EXPECT_EQ(monitor.counters()["xid"][1]["detail"], "fallen off the bus");
 }
 
-/// What the monitor reports of one Xid of the kernel log, as in the fixture's run.
+/// The monitor's report of one Xid of the kernel log, as in the fixture's run.
 CounterNews news_of(unsigned xid, const std::string& detail) {
   ErrorCounterMonitor monitor(this_process, {});
   SensorCounters counters;
@@ -322,7 +322,7 @@ TEST(ErrorCounterMonitor, TheSeverityOfAnNvlinkXidDecides) {
   EXPECT_TRUE(news_of(13, "a Fatal word").faults.empty()) << "only the NVLink Xids have a severity";
 }
 
-/// NVML reports the number, and the kernel log says the severity a moment later.
+/// NVML reports the number; the kernel log adds the severity a moment later.
 TEST(ErrorCounterMonitor, ADetailThatComesLaterMayMakeItAFault) {
   ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, {});
   SensorCounters counters;
@@ -333,18 +333,18 @@ TEST(ErrorCounterMonitor, ADetailThatComesLaterMayMakeItAFault) {
   EXPECT_TRUE(monitor.look(at(10), counters).faults.empty());
 }
 
-/// Looks every 5 s at a counter that grows by `step` at each; what is reported until `seconds`.
+/// Samples every 5 s a counter that grows by `step` each time; returns the reports until `seconds`.
 Told look_at_corrected(std::uint64_t step, double seconds, std::optional<CorrectedLimit> limit) {
   ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, limit);
-  Told told;
+  Told reported;
   SensorCounters counters;
   counters.ecc_corrected = 7;
   for (double now = 0; now <= seconds; now += period) {
-    told.add(monitor.look(at(now), counters));
+    reported.add(monitor.look(at(now), counters));
     *counters.ecc_corrected += step;
   }
-  told.add(monitor.finish());
-  return told;
+  reported.add(monitor.finish());
+  return reported;
 }
 
 TEST(ErrorCounterMonitor, EveryIncreaseOfCorrectedErrorsIsReportedWithItsRate) {
@@ -374,22 +374,23 @@ TEST(ErrorCounterMonitor, HasNoLimitOfCorrectedErrorsByDefault) {
 }
 
 TEST(ErrorCounterMonitor, ALinkBelowItsMaximumTellsBoth) {
-  const Told told = run(ok + "pcie_generation 3\n");
-  ASSERT_EQ(told.findings.size(), 1u);
-  EXPECT_EQ(told.findings[0].text,
+  const Told reported = run(ok + "pcie_generation 3\n");
+  ASSERT_EQ(reported.findings.size(), 1u);
+  EXPECT_EQ(reported.findings[0].text,
             "PCIe link generation is 3 under load, it could be 5: check seat, riser and slot");
-  EXPECT_EQ(told.findings[0].expected, 5.0);
-  EXPECT_EQ(told.findings[0].actual, 3.0);
-  EXPECT_EQ(told.counters["pcie_generation"]["under_load"], 3);
+  EXPECT_EQ(reported.findings[0].expected, 5.0);
+  EXPECT_EQ(reported.findings[0].actual, 3.0);
+  EXPECT_EQ(reported.counters["pcie_generation"]["under_load"], 3);
 }
 
 TEST(ErrorCounterMonitor, AStoppedProcessIsNoStalledDriver) {
   ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, {});
   monitor.look(at(100), SensorCounters{});
   EXPECT_THAT(monitor.overdue(101).findings, IsEmpty());
-  EXPECT_THAT(monitor.overdue(119).findings, IsEmpty()) << "nothing ran for 18 s";
-  EXPECT_THAT(monitor.overdue(130).findings, IsEmpty());
-  EXPECT_EQ(monitor.overdue(135).findings.size(), 1u) << "16 s after it went on";
+  EXPECT_THAT(monitor.overdue(113).findings, IsEmpty()) << "nothing ran for 12 s";
+  for (const double seconds : {117.0, 121.0, 125.0})
+    EXPECT_THAT(monitor.overdue(seconds).findings, IsEmpty()) << seconds;
+  EXPECT_EQ(monitor.overdue(128).findings.size(), 1u) << "16 s without the pause";
 }
 
 TEST(ErrorCounterMonitor, AStalledDriverIsTold) {

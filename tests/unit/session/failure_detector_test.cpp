@@ -140,7 +140,7 @@ TEST_F(WatchRules, WhoFailsBecauseOfARestartThatItCannotJoinIsNotNamed) {
   EXPECT_EQ(decision().act, Act::give_up);
   EXPECT_THAT(lost(), ElementsAre(1));
   EXPECT_EQ(decision().losses.front().text, "the ranks can restart only in their steps");
-  rank(2).news.by_restart = false;  // it has a reason of its own
+  rank(2).news.by_restart = false;  // the restart has another cause
   EXPECT_THAT(lost(), ElementsAre(2));
 }
 
@@ -175,7 +175,7 @@ TEST_F(WatchRules, AStoppedAndAHungOneAreBothNamed) {
 }
 
 TEST_F(WatchRules, NoJudgementOverOthersWhileOneMayBeSilent) {
-  options.collective_timeout_seconds = 1.2;  // less than the least silence
+  options.collective_timeout_seconds = 1.2;  // below the min silence
   all_but(2, waiting(20, 0.1));
   pass(1.5, 2);
   EXPECT_EQ(decision().act, Act::none);
@@ -241,7 +241,7 @@ TEST_F(WatchRules, ABackgroundThreadHasItsOwnPatience) {
   EXPECT_NEAR(decision().losses.front().seconds, 31.1, 1e-9);
 }
 
-/// Rank 1 waits for its own disk, and all others wait in a collective for rank 1.
+/// Rank 1 waits for its own disk, and all other ranks wait in a collective for rank 1.
 TEST_F(WatchRules, AFileOperationThatDoesNotReturnIsBlamedBeforeAnyCollective) {
   const Activity write{.line = "file",
                        .phase = "write",
@@ -290,7 +290,7 @@ TEST_F(WatchRules, WhoSleptItselfNamesNobody) {
   rank(2).heard_at = now - 60;
   set(0, waiting(20, 60));
   EXPECT_EQ(decision().act, Act::restart) << "it was awake: they are silent";
-  table.watched_from = now;  // it was asleep
+  table.watched_from = now;  // the process was suspended
   EXPECT_EQ(decision().act, Act::none);
   EXPECT_EQ(leader(table, options, now), 0);
   now += 2.9;
@@ -317,7 +317,7 @@ TEST_F(WatchRules, WhoOutlivesTheSignalCallsTheVanishedOnesLost) {
 
 TEST_F(WatchRules, ANewcomerThatNeverSpokeIsSilent) {
   rank(1).news = {};
-  rank(1).heard_at = now;  // the start
+  rank(1).heard_at = now;  // time of the start
   table.watched_from = now;
   pass(3.1, 1);
   all_but(1, working(20, 0.1));

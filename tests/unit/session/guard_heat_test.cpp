@@ -24,9 +24,9 @@ SensorReading degrees(double c) {
   return reading;
 }
 
-// Heat, in a closed loop
+// Temperature in a closed loop
 
-/// First order: it tends to `ambient_c` plus `rise_c` at full duty, with a time constant.
+/// First-order model: tends to `ambient_c` plus `rise_c` at full duty cycle, with a time constant.
 struct Plant {
   double ambient_c = 30;
   double rise_c = 62;
@@ -46,7 +46,7 @@ struct LoopEnd {
   double duty_late_min = 1, duty_late_max = 0;
 };
 
-/// `show`: what the sensor makes of the temperature.
+/// `show`: the sensor's reading of the temperature.
 LoopEnd run_loop(Watched& watched, Plant& plant, int seconds,
                  const std::function<std::optional<SensorReading>(int, double)>& show) {
   LoopEnd end;
@@ -69,13 +69,13 @@ std::optional<SensorReading> whole_degrees(int, double c) {
   return degrees(std::round(c));
 }
 
-/// The fixture of the issue: 70 to 92 C and back. The room gets hotter, so that full load would mean 92 C,
-/// and cooler again.
+/// The example of the issue: 70 to 92 C and back. The ambient temperature rises, so that full load would mean
+/// 92 C, and falls again.
 TEST(GuardLoop, From70To92AndBack) {
   Watched watched;
   Plant plant{.ambient_c = 8, .rise_c = 62, .time_constant_s = 20, .c = 70};
   run_loop(watched, plant, 60, whole_degrees);
-  EXPECT_EQ(watched.least_duty, 1) << "70 C is no reason";
+  EXPECT_EQ(watched.min_duty, 1) << "70 C is no reason";
   plant.ambient_c = 30;
   const LoopEnd hot = run_loop(watched, plant, 300, whole_degrees);
   EXPECT_LT(hot.hottest_c, slowdown_c);
@@ -113,7 +113,7 @@ TEST(GuardLoop, AFullLoadBelowTheLimitIsLeftAlone) {
   Watched watched;
   Plant plant{.ambient_c = 25, .rise_c = 58, .time_constant_s = 30, .c = 25};
   run_loop(watched, plant, 600, whole_degrees);
-  EXPECT_EQ(watched.least_duty, 1);
+  EXPECT_EQ(watched.min_duty, 1);
   EXPECT_TRUE(watched.warnings.empty());
 }
 
@@ -151,7 +151,7 @@ TEST(GuardLoop, HoldsWithLooksFarApart) {
   double hottest = 0;
   for (int look = 0; look < 300; ++look) {
     watched.look(degrees(plant.c));
-    watched.now += 2;  // three seconds from look to look
+    watched.now += 2;  // three seconds between samples
     for (int i = 0; i < 30; ++i) {
       plant.go_on(watched.last.duty, 0.1);
       hottest = std::max(hottest, plant.c);
@@ -202,7 +202,7 @@ TEST(GuardLoop, TheMemorysTemperatureIsHeldToo) {
   EXPECT_THAT(watched.warnings[0], HasSubstr("memory temperature of 95 C, the limit is 95 C"));
 }
 
-// Heat, as a fixture
+// Temperature as a fixture
 
 TEST(GuardHeat, IsLoweredStepByStepAndRaisedSlowly) {
   Watched watched;
@@ -244,7 +244,7 @@ TEST(GuardHeat, AShortExcursionInALongRunIsAWarningOnly) {
   watched.finish();
   EXPECT_EQ(watched.warnings.size(), 1u);
   EXPECT_TRUE(watched.findings.empty());
-  EXPECT_LT(watched.least_duty, 1);
+  EXPECT_LT(watched.min_duty, 1);
   EXPECT_EQ(watched.last.duty, 1);
 }
 
@@ -277,7 +277,7 @@ TEST(GuardHeat, NonsenseIsNoTemperature) {
   for (const double c : {255.0, -273.0, std::nan("")}) watched.look(degrees(c));
   EXPECT_EQ(watched.last.duty, 1);
   SensorLimits odd;
-  odd.slowdown_temperature_c = 2;  // a distance, not a temperature
+  odd.slowdown_temperature_c = 2;  // a difference, not a temperature
   Watched other({}, odd);
   EXPECT_EQ(other.guard.temperature_limit(), 85);
 }

@@ -83,9 +83,9 @@ TEST(GuardPower, NoLimitNoJudgement) {
   EXPECT_TRUE(watched.findings.empty());
 }
 
-// Clocks held down
+// Throttled clocks
 
-/// What a run of 200 s says whose reasons are set in the first `seconds`.
+/// Output of a run of 200 s with these throttle reasons in the first `seconds`.
 Watched held_down(std::uint64_t reasons, int seconds) {
   Watched watched;
   for (int i = 0; i < 201; ++i) watched.look(watts(600, i >= 1 && i <= seconds ? reasons : 0));
@@ -120,7 +120,7 @@ TEST(GuardClocks, ThePowerCapAndIdlenessAreNoFinding) {
 TEST(GuardClocks, TheDevicesCountersAreBelievedFirst) {
   Watched watched;
   for (int i = 0; i < 100; ++i) {
-    SensorReading reading = watts(600, i % 10 == 0 ? 0x20 : 0);  // 10 s by the samples
+    SensorReading reading = watts(600, i % 10 == 0 ? 0x20 : 0);  // 10 s by samples
     reading.throttle.sw_thermal_s = 1000 + 0.02 * i;             // 2 s by the counter
     watched.look(reading);
   }
@@ -188,7 +188,7 @@ TEST(GuardMemory, TheFillShrinksUntilItFits) {
   Watched watched;
   double others = 0.2;
   for (int i = 0; i < 60; ++i) watched.look(memory_used(others + 0.85 * watched.last.memory_share));
-  // 1.05 in use becomes 0.965 and 0.88.
+  // A use of 1.05 becomes 0.965 and 0.88.
   EXPECT_NEAR(watched.last.memory_share, 0.8, 1e-9);
   ASSERT_EQ(watched.warnings.size(), 2u);
   EXPECT_THAT(watched.warnings[0], HasSubstr("105.0 % of the device's memory is in use, the limit is 95 %"));
@@ -247,7 +247,7 @@ TEST(Guard, ItsSummaryTellsWhatItDid) {
   EXPECT_EQ(summary["power_seconds"], 0);
   EXPECT_EQ(summary["throttle_seconds"]["sw_thermal"], 19);
   EXPECT_EQ(summary["memory_steps"], 3);
-  EXPECT_DOUBLE_EQ(summary["least_heat_duty"].get<double>(), watched.least_duty);
+  EXPECT_DOUBLE_EQ(summary["least_heat_duty"].get<double>(), watched.min_duty);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ class CalmSensor final : public Sensor {
   bool lost = false;
 };
 
-/// A sensor with faults on purpose, whose time and step the test sets.
+/// A sensor with injected faults; the test sets time and step.
 struct World {
   explicit World(std::vector<std::string> texts,
                  std::shared_ptr<Sensor> real = std::make_shared<CalmSensor>())
@@ -49,7 +49,7 @@ struct World {
     return all;
   }
   SensorReading read() { return sensor.read().value(); }
-  std::vector<Json> told() {
+  std::vector<Json> reported() {
     std::vector<Json> bodies;
     for (const Record& record : records.drain())
       if (record.kind == RecordKind::injection) bodies.push_back(record.body);
@@ -67,7 +67,7 @@ struct World {
 TEST(InjectingSensor, TemperatureRisesTo92ForItsTime) {
   World world({"temperature:rank=1,step=5,ms=6000"});
   EXPECT_EQ(world.read().temperature_c, 60.0);
-  EXPECT_TRUE(world.told().empty());
+  EXPECT_TRUE(world.reported().empty());
   world.step = 6;
   EXPECT_EQ(world.read().temperature_c, 86.0);
   world.now += 2;
@@ -77,10 +77,10 @@ TEST(InjectingSensor, TemperatureRisesTo92ForItsTime) {
   EXPECT_EQ(world.read().power_w, 500.0) << "the others are the real ones";
   world.now += 1;
   EXPECT_EQ(world.read().temperature_c, 60.0) << "over";
-  const auto told = world.told();
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0]["kind"], "temperature");
-  EXPECT_EQ(told[0]["struck_step"], 6);
+  const auto reported = world.reported();
+  ASSERT_EQ(reported.size(), 1u);
+  EXPECT_EQ(reported[0]["kind"], "temperature");
+  EXPECT_EQ(reported[0]["struck_step"], 6);
 }
 
 TEST(InjectingSensor, TemperatureLastsTenSecondsUnasked) {
@@ -102,7 +102,7 @@ TEST(InjectingSensor, AnotherRanksFaultIsNotPutIn) {
   World world({"temperature:rank=0,step=0", "memory-pressure:rank=0,step=0"});
   EXPECT_EQ(world.read().temperature_c, 60.0);
   EXPECT_EQ(world.read().memory_used_bytes, 10'000'000'000u);
-  EXPECT_TRUE(world.told().empty());
+  EXPECT_TRUE(world.reported().empty());
 }
 
 TEST(InjectingSensor, MemoryPressureShows97PercentInUse) {
@@ -112,7 +112,7 @@ TEST(InjectingSensor, MemoryPressureShows97PercentInUse) {
   EXPECT_EQ(world.read().memory_used_bytes, 97'000'000'000u);
   world.now += 10;
   EXPECT_EQ(world.read().memory_used_bytes, 10'000'000'000u);
-  EXPECT_EQ(world.told().size(), 1u);
+  EXPECT_EQ(world.reported().size(), 1u);
 }
 
 TEST(InjectingSensor, AnUncorrectableErrorAndAnXidStay) {
@@ -128,7 +128,7 @@ TEST(InjectingSensor, AnUncorrectableErrorAndAnXidStay) {
     ASSERT_EQ(counters.xids.size(), 1u);
     EXPECT_EQ(counters.xids.front().xid, 48u);
   }
-  EXPECT_EQ(world.told().size(), 2u);
+  EXPECT_EQ(world.reported().size(), 2u);
 }
 
 TEST(InjectingSensor, WithoutARealSensorItHasFiguresOfItsOwn) {

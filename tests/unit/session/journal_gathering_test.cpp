@@ -23,7 +23,7 @@ using testing::StartsWith;
 
 constexpr int rank_count = 3;
 
-/// Texts between ranks that are threads.
+/// Exchanges texts between ranks that are threads.
 class Exchange {
  public:
   void put(const std::string& box, std::string text) {
@@ -89,7 +89,7 @@ class ThreadControl : public Control {
   RankPlace place_;
 };
 
-/// Rank 0 and 1 share the folder `here`, rank 2 has the folder `there`.
+/// Ranks 0 and 1 share the folder `here`; rank 2 has the folder `there`.
 class JournalGathering : public testing::Test {
  protected:
   JournalGathering() {
@@ -141,7 +141,7 @@ class JournalGathering : public testing::Test {
     ranks.clear();
     return missing;
   }
-  std::string told(const std::string& why) const {
+  std::string reported(const std::string& why) const {
     return "the journal of rank 2 is in node2:" + there().string() + " and not here: " + why;
   }
 
@@ -177,8 +177,8 @@ TEST_F(JournalGathering, LetsAFileGrowButNotChange) {
   EXPECT_EQ(read(here() / "journal.rank2.jsonl"), "one\ntwo\n");
   write(there() / "journal.rank2.1-1.jsonl", "new\n");
   write(there() / "journal.rank2.jsonl", "one\nanother\n");
-  EXPECT_THAT(gather(), ElementsAre(told((here() / "journal.rank2.jsonl").string() +
-                                         ": is there already, with other content")));
+  EXPECT_THAT(gather(), ElementsAre(reported((here() / "journal.rank2.jsonl").string() +
+                                             ": is there already, with other content")));
   EXPECT_EQ(read(here() / "journal.rank2.jsonl"), "one\ntwo\n");
   EXPECT_THAT(names(here()), ElementsAre("journal.rank2.jsonl"));
 }
@@ -206,14 +206,14 @@ TEST_F(JournalGathering, AByteThatChangesOnItsWayIsReported) {
 }
 
 TEST_F(JournalGathering, TellsWhatDidNotCome) {
-  EXPECT_THAT(gather(), ElementsAre(told(there().string() + ": holds no journal of the rank")));
+  EXPECT_THAT(gather(), ElementsAre(reported(there().string() + ": holds no journal of the rank")));
   write(there() / "journal.rank2.1-1.jsonl", "one\n");
   write(there() / "journal.rank2.jsonl", "two\n");
   total_seconds = 0;
-  EXPECT_THAT(gather(), ElementsAre(told("there was no time left for it")));
+  EXPECT_THAT(gather(), ElementsAre(reported("there was no time left for it")));
   total_seconds = 10;
   before_gathering = [this] { fs::remove_all(here()); };
-  EXPECT_THAT(gather(), ElementsAre(StartsWith(told((here() / "journal.rank2.1-1.jsonl").string()))));
+  EXPECT_THAT(gather(), ElementsAre(StartsWith(reported((here() / "journal.rank2.1-1.jsonl").string()))));
   fs::create_directories(here());
   before_gathering = nullptr;
   answer_seconds = 0.05;
@@ -226,9 +226,9 @@ TEST_F(JournalGathering, TellsWhatDidNotCome) {
 
 TEST_F(JournalGathering, TellsWhatIsElsewhereForTheRankThatTells) {
   const std::vector<std::string> places{"node1:/tmp/run", "node2:/tmp/run", "node1:/tmp/run"};
-  EXPECT_THAT(tell_journals_elsewhere(places, 0, "why"),
+  EXPECT_THAT(report_journals_elsewhere(places, 0, "why"),
               ElementsAre("the journal of rank 1 is in node2:/tmp/run and not here: why"));
-  EXPECT_THAT(tell_journals_elsewhere(places, 1, "why"),
+  EXPECT_THAT(report_journals_elsewhere(places, 1, "why"),
               ElementsAre("the journals of ranks 0, 2 are in node1:/tmp/run and not here: why"));
 }
 

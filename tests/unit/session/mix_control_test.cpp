@@ -14,17 +14,17 @@
 namespace egt::test {
 namespace {
 
-/// It settles within ten minutes, and is then shown for ten more.
-void expect_it_holds(Loop& loop, const Show& show = as_it_is, double most_above_needed = 0.055) {
+/// The controller settles within ten minutes; ten more minutes are then checked.
+void expect_it_holds(Loop& loop, const Show& show = as_it_is, double max_above_needed = 0.055) {
   loop.run(600, show);
   EXPECT_GE(loop.mean, 0.98);
-  EXPECT_GE(loop.least_ten, 0.95);
+  EXPECT_GE(loop.min_ten, 0.95);
   loop.run(600, show);
   EXPECT_GE(loop.mean, 0.98);
-  EXPECT_GE(loop.least_ten, 0.95);
+  EXPECT_GE(loop.min_ten, 0.95);
   EXPECT_LE(loop.changes_since(600), 6) << "it does not swing";
   EXPECT_GE(loop.mix.products_duty(), loop.card.needed() - 0.11);
-  EXPECT_LE(loop.mix.products_duty(), loop.card.needed() + most_above_needed) << "no more than it takes";
+  EXPECT_LE(loop.mix.products_duty(), loop.card.needed() + max_above_needed) << "no more than it takes";
   EXPECT_EQ(loop.moves_while_held, 0);
   EXPECT_TRUE(loop.warnings.empty());
   EXPECT_EQ(loop.mix.summary()["control"], "power");
@@ -48,7 +48,7 @@ TEST(MixControl, ACardThatReachesItsLimitWithoutProductsHasNoneWhereExtremeTerms
   EXPECT_GE(loop.mean, 0.985);
 }
 
-/// Its driver says "capped" all the time, as an H200's does.
+/// Its driver always reports "capped", as an H200's does.
 TEST(MixControl, ACardWhoseCapMeetsPeaksIsHeldAtItsLimitToo) {
   for (const double extreme : {0.88, 0.92, 0.96}) {
     Loop loop({.extreme = extreme, .products = 0.15, .cap = 0.992, .peaks_from = 0.9});
@@ -81,7 +81,7 @@ TEST(MixControl, HoldsWithSlowSensors) {
     }
 }
 
-/// The reading still falls when the share is right again.
+/// The reading still falls after the share has become right again.
 TEST(MixControl, ASlowSensorDoesNotSendItFarUp) {
   Loop loop({.extreme = 0.95, .products = 0.3, .lag_s = 5});
   loop.products_s = 0;
@@ -108,9 +108,9 @@ TEST(MixControl, HoldsWithoutAnEnergyCounterAndWithoutAReading) {
   });
 }
 
-/// Much noise makes it give more than it takes, never less.
+/// With strong noise the share is higher than needed, never lower.
 TEST(MixControl, HoldsWithANoisySensor) {
-  for (const auto& [deviation, most_above_needed] : {std::pair(0.02, 0.3), std::pair(0.04, 1.0)}) {
+  for (const auto& [deviation, max_above_needed] : {std::pair(0.02, 0.3), std::pair(0.04, 1.0)}) {
     std::mt19937 random(7);
     std::normal_distribution<double> noise(1, deviation);
     Loop loop({});
@@ -120,7 +120,7 @@ TEST(MixControl, HoldsWithANoisySensor) {
           *reading.power_w *= noise(random);
           return without_energy(reading);
         },
-        most_above_needed);
+        max_above_needed);
   }
 }
 
@@ -135,7 +135,7 @@ TEST(MixControl, HoldsWithACounterThatMovesInSteps) {
       0.3);
 }
 
-/// As the precisions of a cycle.
+/// As with the precisions of a cycle.
 TEST(MixControl, WhereOnePartOfTheLoadNeedsMoreAllHaveAsMuch) {
   Loop loop({.extreme = 0.95});
   loop.products_s = 10, loop.extreme_s = 25;
@@ -165,7 +165,7 @@ TEST(MixControl, ALongGapMovesNothing) {
   const double duty = loop.mix.products_duty();
   loop.run(300, [](double, const SensorReading&) { return std::optional<SensorReading>(); });
   EXPECT_EQ(loop.mix.products_duty(), duty);
-  loop.card.joules = 0;  // the driver was loaded anew
+  loop.card.joules = 0;  // the driver was reloaded
   loop.run(120);
   EXPECT_GE(loop.mix.products_duty(), duty - 0.06);
   EXPECT_TRUE(loop.warnings.empty());
@@ -209,7 +209,7 @@ TEST(MixControl, WhatWasTooLittleIsNotTriedAgainForAMinute) {
   loop.products_s = 0;
   loop.run(1800);
   const std::vector<double>& at = loop.changed_at;
-  // Down every ten seconds or so; what follows a raise waits, and each time longer.
+  // Decreases come about every ten seconds. The change after a raise waits, longer each time.
   std::vector<double> waits;
   for (std::size_t i = 1; i < at.size(); ++i)
     if (at[i] - at[i - 1] > 15) waits.push_back(at[i] - at[i - 1]);
@@ -266,7 +266,7 @@ TEST(MixControl, ACardThatCannotReachItsLimitIsLeftAtFullDutyAndToldSo) {
   EXPECT_EQ(other.mix.summary()["unreached_seconds"], 0);
 }
 
-// No power to control by
+// Without a power reading
 
 TEST(MixControl, WithoutAPowerReadingTheShareIsFixedAndThatIsSaid) {
   Loop loop({});

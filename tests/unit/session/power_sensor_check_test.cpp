@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Told once, and from then on the share is fixed.
+/// Reported once; from then on the share is fixed.
 void expect_told(Loop& loop, const Show& show, const char* what, double within_s) {
   loop.run(within_s, show);
   ASSERT_EQ(loop.warnings.size(), 1u);
@@ -34,7 +34,7 @@ Show with(const std::function<void(SensorReading&)>& lie) {
   };
 }
 
-/// Uncapped, and nothing else reaches its limit either.
+/// Uncapped, and no load reaches its limit.
 const Card weak{.extreme = 0.6, .products = 0.1, .products_lead = 0.8, .cap = {}};
 
 TEST(PowerSensorCheck, AReadingThatStaysWhileTheLoadIsSwitchedIsTold) {
@@ -96,7 +96,7 @@ TEST(PowerSensorCheck, ASlowReadingBesideACounterIsNoLie) {
 }
 
 TEST(PowerSensorCheck, APowerLikeAnIdleDevicesUnderFullLoadIsTold) {
-  const auto told = [](const std::function<void(SensorReading&)>& also) {
+  const auto reported = [](const std::function<void(SensorReading&)>& also) {
     Loop loop(weak);
     loop.run(120, with([&](SensorReading& r) { *r.power_w *= 0.15, r = without_energy(r), also(r); }));
     return !loop.warnings.empty();
@@ -104,11 +104,12 @@ TEST(PowerSensorCheck, APowerLikeAnIdleDevicesUnderFullLoadIsTold) {
   Loop loop(weak);
   expect_told(loop, with([](SensorReading& r) { *r.power_w *= 0.15, r = without_energy(r); }),
               "at 99 % of utilization, of 700 W, and nothing holds its clocks down", 40);
-  EXPECT_FALSE(told([](SensorReading& r) { r.gpu_utilization_percent = 60; })) << "a small load";
-  EXPECT_FALSE(told([](SensorReading& r) { r.gpu_utilization_percent.reset(); })) << "as a part of a device";
-  EXPECT_FALSE(told([](SensorReading& r) { r.event_reasons = power_cap; })) << "another cap";
-  EXPECT_FALSE(told([](SensorReading& r) { r.event_reasons = sw_thermal; }));
-  EXPECT_FALSE(told([](SensorReading& r) { r.event_reasons.reset(); })) << "it may be capped";
+  EXPECT_FALSE(reported([](SensorReading& r) { r.gpu_utilization_percent = 60; })) << "a small load";
+  EXPECT_FALSE(reported([](SensorReading& r) { r.gpu_utilization_percent.reset(); }))
+      << "as a part of a device";
+  EXPECT_FALSE(reported([](SensorReading& r) { r.event_reasons = power_cap; })) << "another cap";
+  EXPECT_FALSE(reported([](SensorReading& r) { r.event_reasons = sw_thermal; }));
+  EXPECT_FALSE(reported([](SensorReading& r) { r.event_reasons.reset(); })) << "it may be capped";
 }
 
 TEST(PowerSensorCheck, AnImpossiblePowerIsTold) {

@@ -25,14 +25,14 @@ TEST(PulsePhase, IsHighForTheDutyOfEachPeriod) {
   EXPECT_FALSE(at(1000.7).is_high);
 }
 
-/// Does short operations one after the other.
+/// Runs short operations in sequence.
 class Worker {
  public:
   explicit Worker(Device& device)
       : device_(device),
         memory_(std::move(device.allocate(1 << 20).value())),
         stream_(std::move(device.create_stream(StreamPriority::normal).value())) {}
-  /// For so many seconds: those that took longer than `long_s`, and all.
+  /// Runs for `seconds`; returns the number of operations that took longer than `long_s`, and of all.
   std::pair<int, int> work(double seconds, double long_s) {
     std::pair<int, int> operations;
     for (const auto begun = Clock::now(); seconds_since(begun) < seconds; ++operations.second) {
@@ -75,7 +75,7 @@ TEST(Pulse, HoldsTheDeviceInItsLowParts) {
   EXPECT_LT(worker.work(0.5, 0.1).first, 3) << "its end lets go";
 }
 
-/// Whose caller comes back from a fall only behind the rise.
+/// Its caller returns from a low phase only after the next rise.
 class SlowHold : public ForwardingDevice {
  public:
   SlowHold() : ForwardingDevice(small_host_device()) {}

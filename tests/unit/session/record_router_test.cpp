@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-/// One rank of two. What rank 1 sends is in `sent`: a test of rank 0 puts it there, one of rank 1 finds it.
+/// One rank of two. `sent` holds rank 1's texts: a test of rank 0 fills it, a test of rank 1 reads it.
 class FakeControl : public Control {
  public:
   explicit FakeControl(int rank)
@@ -45,7 +45,7 @@ class FakeControl : public Control {
   }
 
   std::deque<std::string> sent;
-  int failures = 0;  ///< of the sends to come
+  int failures = 0;  ///< number of sends that fail from now on
 
  private:
   RankPlace place_;
@@ -142,9 +142,9 @@ TEST_F(RouteTest, ASinkThatFailsIsToldOnceAndTheRunGoesOn) {
     queue_.notice("more");
     ASSERT_TRUE(route_.pump().ok());
   }
-  const auto told = ElementsAre("more", "the log is lost", "more", "more");
-  EXPECT_THAT(console_.texts(), told);
-  EXPECT_THAT(journal_.texts(), told);
+  const auto reported = ElementsAre("more", "the log is lost", "more", "more");
+  EXPECT_THAT(console_.texts(), reported);
+  EXPECT_THAT(journal_.texts(), reported);
   EXPECT_TRUE(route_.journal_failure().ok());
 }
 
@@ -190,7 +190,7 @@ TEST_F(RouteTest, ARecordThatCannotBeReadIsAnErrorAndThoseBehindItArrive) {
   EXPECT_THAT(route_.kept(), SizeIs(3)) << "the fault and both ends";
 }
 
-/// Rank 1, which sends what it has to rank 0.
+/// Rank 1, which sends its records to rank 0.
 class OtherRankTest : public testing::Test {
  protected:
   void emit_batch() {
@@ -253,7 +253,7 @@ TEST_F(OtherRankTest, WhatCannotBeSentForLongIsBoundedAndNoFaultIsLost) {
   control_.failures = 1 << 20;
   fault_.where = "first";
   queue_.emit(fault_);
-  for (std::size_t i = 0; i < RecordRouter::most_unsent + 100; ++i) {
+  for (std::size_t i = 0; i < RecordRouter::max_unsent + 100; ++i) {
     queue_.emit(RecordKind::progress, static_cast<std::int64_t>(i), {});
     EXPECT_FALSE(route_.pump().ok());
   }
@@ -262,7 +262,7 @@ TEST_F(OtherRankTest, WhatCannotBeSentForLongIsBoundedAndNoFaultIsLost) {
   control_.failures = 0;
   ASSERT_TRUE(route_.pump().ok());
   const auto kinds = control_.sent_kinds();
-  ASSERT_THAT(kinds, SizeIs(RecordRouter::most_unsent));
+  ASSERT_THAT(kinds, SizeIs(RecordRouter::max_unsent));
   EXPECT_EQ(std::count(kinds.begin(), kinds.end(), "fault"), 2);
   EXPECT_EQ(kinds.front(), "fault");
   EXPECT_EQ(kinds.back(), "fault");

@@ -33,7 +33,7 @@ class RunReports : public testing::Test {
   }
   ~RunReports() override { fs::remove_all(folder_); }
 
-  /// A journal a rank, with other records between them that do not count.
+  /// One journal per rank; irrelevant records are interleaved.
   void write(const std::vector<Record>& records) {
     for (const Record& record : records) {
       auto journal = Journal::open(folder_, record.rank, Journal::Mode::resume);
@@ -58,7 +58,7 @@ class RunReports : public testing::Test {
   fs::path folder_;
 };
 
-/// All that may be in a run.
+/// All kinds of events of a run.
 std::vector<Record> eventful_run() {
   std::vector<Record> records = good_run(3);
   for (const int rank : {2, 0, 1}) {
@@ -133,7 +133,7 @@ std::vector<Record> faulty_run(const char* run_id = "a1") {
   for (Record& record : records)
     if (record.kind == RecordKind::start) record.body["run_id"] = run_id;
   records.push_back(fault(2));
-  records.back().rank = 2;  // it is in the journal of that rank only
+  records.back().rank = 2;  // only in that rank's journal
   return records;
 }
 

@@ -29,7 +29,7 @@ ByKind some_by_kind(const SelftestPlan& plan, bool persistent) {
   return kinds;
 }
 
-/// Of those that strike once.
+/// Only injections that occur once.
 ByKind by_kind(const SelftestPlan& plan) {
   return some_by_kind(plan, false);
 }
@@ -162,7 +162,7 @@ TEST_P(SelftestPlanOfRanks, HitsNoMoreWordsOfMemoryThanItKnowsApart) {
 }
 
 TEST_P(SelftestPlanOfRanks, GivesMemoryAndFilesPlacesOfTheirOwn) {
-  std::set<std::tuple<InjectionKind, int, std::int64_t>> places;  // what choose_flip chooses from
+  std::set<std::tuple<InjectionKind, int, std::int64_t>> places;  // the inputs of choose_flip
   for (const Injection& injection : plan.injections)
     EXPECT_TRUE(places.emplace(injection.kind, injection.rank, injection.step).second);
 }

@@ -24,7 +24,7 @@ using testing::HasSubstr;
 
 const SelftestPlan plan = plan_selftest({.ranks = 2, .layers = 6});
 
-/// A run of two ranks that ended when all was found, or for another reason.
+/// A run of two ranks that ended when all was detected, or for another reason.
 std::vector<Record> ended(const std::string& reason = "done") {
   std::vector<Record> run = fixtures::good_run(2);
   for (Record& record : run)
@@ -106,7 +106,7 @@ TEST(SelftestVerdict, ARunThatBrokeOrWasInterruptedIsJudgedAsAny) {
   EXPECT_EQ(judged(records_of(plan), run).exit_code, 4);
 }
 
-/// The injections and faults of the first `steps` steps; both ranks were stopped then.
+/// Injections and faults of the first `steps` steps; both ranks were then stopped.
 Verdict judged_after_a_stop(std::vector<Record> events, std::int64_t steps) {
   std::erase_if(events, [&](const Record& record) { return record.step >= steps; });
   std::vector<Record> run = ended("signal");
@@ -115,7 +115,7 @@ Verdict judged_after_a_stop(std::vector<Record> events, std::int64_t steps) {
   return judged(events, run);
 }
 
-/// A step before which several injections of training have struck and were found.
+/// A step before which several training injections have occurred and were detected.
 std::int64_t middle_step() {
   std::vector<std::int64_t> steps;
   for (const Injection& one : plan.injections)
@@ -147,7 +147,7 @@ TEST(SelftestVerdict, AStopHidesNeitherMissesNorWrongBlameNorFalseAlarms) {
 }
 
 TEST(SelftestVerdict, AStopMakesNoMissOfWhatWasNotYetDue) {
-  const std::int64_t stop = middle_step() + 1;  // the fault would come a step later
+  const std::int64_t stop = middle_step() + 1;  // the fault would come one step later
   const Verdict verdict = judged_after_a_stop(records_of(plan), stop);
   EXPECT_EQ(verdict.exit_code, 6) << testing::PrintToString(verdict.reasons);
   EXPECT_THAT(verdict.reasons, testing::Not(testing::Contains(HasSubstr("missed"))));

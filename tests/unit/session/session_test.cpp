@@ -13,7 +13,7 @@
 namespace egt {
 namespace {
 
-/// One rank alone.
+/// A single rank.
 class LoneControl : public Control {
  public:
   const RankPlace& place() const override { return place_; }
@@ -27,7 +27,7 @@ class LoneControl : public Control {
   RankPlace place_ = {.rank = 0, .size = 1, .local_rank = 0, .local_size = 1, .hostname = "node1"};
 };
 
-class NoRejoin : public Rejoin {
+class NoRecovery : public Recovery {
  public:
   std::optional<int> meet(const Status&, const std::function<Status()>&) override {
     ++asked;
@@ -51,7 +51,7 @@ class KeepingSink : public Sink {
   std::vector<Record> records;
 };
 
-/// Steps that take a while, whose votes are heard when they retire.
+/// Steps with a duration; their votes count when they retire.
 class SlowSteps : public Workload {
  public:
   explicit SlowSteps(double step_seconds) : step_seconds_(step_seconds) {}
@@ -66,7 +66,7 @@ class SlowSteps : public Workload {
     outcome.decision = votes_.at(static_cast<std::size_t>(step));
     return {};
   }
-  Status finish(const Ending&) override { return {}; }
+  Status finish(const Shutdown&) override { return {}; }
   PartReport report() const override { return {}; }
 
  private:
@@ -74,7 +74,7 @@ class SlowSteps : public Workload {
   std::vector<StopVote> votes_;
 };
 
-/// A session of one rank, and what stands around it.
+/// A session of one rank with its context.
 struct LoneSession {
   LoneControl control;
   InjectingDevice device{test::small_host_device()};
@@ -84,7 +84,7 @@ struct LoneSession {
   ProgressBoard board;
   RecordRouter route{control, records, journal, board.line("journal"), {}};
   LoadControl load;
-  NoRejoin rejoin;
+  NoRecovery recovery;
   Session::Workloads workloads;
 
   Status run(const SessionPlan& plan) {
@@ -95,17 +95,17 @@ struct LoneSession {
                      .telemetry = telemetry,
                      .board = board,
                      .load = load,
-                     .rejoin = rejoin},
+                     .recovery = recovery},
                     workloads);
     return session.run(plan);
   }
 };
 
-/// Takes all the time there is to finish.
+/// Uses all of the time limit to finish.
 class SlowFinish : public SlowSteps {
  public:
   explicit SlowFinish(std::vector<double>& seconds) : SlowSteps(0), seconds_(seconds) {}
-  Status finish(const Ending& ending) override {
+  Status finish(const Shutdown& ending) override {
     seconds_.push_back(ending.seconds(60));
     if (ending.hurry) std::this_thread::sleep_for(std::chrono::duration<double>(seconds_.back()));
     return {};
@@ -115,7 +115,7 @@ class SlowFinish : public SlowSteps {
   std::vector<double>& seconds_;
 };
 
-/// Tells when it is started.
+/// Reports its start.
 class NamedStart : public SlowSteps {
  public:
   NamedStart(std::string name, std::vector<std::string>& started)
@@ -130,7 +130,7 @@ class NamedStart : public SlowSteps {
   std::vector<std::string>& started_;
 };
 
-/// Its last act is a collective, of which it leaves the phase on the main thread's line.
+/// Ends in a collective and leaves its phase on the main thread's line.
 class EndsInACollective : public SlowSteps {
  public:
   explicit EndsInACollective(ProgressBoard& board) : SlowSteps(0), line_(board.line("main")) {}
@@ -138,7 +138,7 @@ class EndsInACollective : public SlowSteps {
     line_.wait_for_peers("checks: digests of all ranks");
     return SlowSteps::retire(step, outcome);
   }
-  Status finish(const Ending&) override {
+  Status finish(const Shutdown&) override {
     line_.begin("checks: digests of all ranks", 7);
     line_.wait_for_peers("checks: digests of all ranks");
     return {};
@@ -148,7 +148,7 @@ class EndsInACollective : public SlowSteps {
   ProgressBoard::Line& line_;
 };
 
-/// Keeps what the main thread's line shows when it retires a step and when it finishes.
+/// Records the main thread's line when it retires a step and when it finishes.
 class LooksAtTheBoard : public SlowSteps {
  public:
   LooksAtTheBoard(ProgressBoard& board, std::vector<Activity>& seen)
@@ -157,7 +157,7 @@ class LooksAtTheBoard : public SlowSteps {
     seen_.push_back(line_.read());
     return SlowSteps::retire(step, outcome);
   }
-  Status finish(const Ending&) override {
+  Status finish(const Shutdown&) override {
     seen_.push_back(line_.read());
     return {StatusCode::timeout, "its disk does not answer"};
   }
@@ -205,13 +205,13 @@ TEST(Session, TheFirstWorkloadStartsBesideTheLoadOfAllOthers) {
   EXPECT_THAT(started, testing::ElementsAre("files", "memory", "train"));
 }
 
-/// Fails at step 2 with `failure`, and sees at its end what is in the journal by then.
+/// Fails at step 2 with `failure`, and reads the journal at its end.
 class FailingSteps : public SlowSteps {
  public:
   FailingSteps(Status failure, const KeepingSink& journal)
       : SlowSteps(0), failure_(failure), journal_(journal) {}
   Status enqueue(const Step& step) override { return step.index == 2 ? failure_ : SlowSteps::enqueue(step); }
-  Status finish(const Ending&) override {
+  Status finish(const Shutdown&) override {
     for (const Record& record : journal_.records)
       if (record.kind == RecordKind::fault) faults.push_back(record);
     return {};
@@ -224,7 +224,7 @@ class FailingSteps : public SlowSteps {
   const KeepingSink& journal_;
 };
 
-/// The faults that are in the journal when the workload ends, and the code of the run.
+/// The faults in the journal when the workload ends, and the run's exit code.
 struct FailedRun {
   std::vector<Record> faults;
   StatusCode code = StatusCode::ok;
@@ -238,7 +238,7 @@ FailedRun run_failing(const Status& failure, bool device_fails) {
   const FailingSteps& workload = *failing;
   session.workloads.push_back(std::move(failing));
   const Status ended = session.run({.duration_seconds = {}, .steps = 9, .is_done = {}, .before_step = {}});
-  return {workload.faults, ended.code(), session.rejoin.asked};
+  return {workload.faults, ended.code(), session.recovery.asked};
 }
 
 TEST(Session, ADeviceErrorIsAFaultInTheJournalBeforeAnythingWaitsForTheDevice) {
@@ -280,7 +280,7 @@ TEST(Session, WorkloadsShareTheTimeOfAHurriedEnd) {
           .run(
               {.duration_seconds = {}, .steps = {}, .is_done = {}, .is_interrupted = true, .before_step = {}})
           .ok());
-  EXPECT_THAT(seconds, testing::ElementsAre(testing::Le(Ending::hurried_seconds), 0, 0));
+  EXPECT_THAT(seconds, testing::ElementsAre(testing::Le(Shutdown::hurried_seconds), 0, 0));
 }
 
 TEST(Session, WorkloadsHaveTheirOwnTimeWhereNothingHurries) {
@@ -291,12 +291,12 @@ TEST(Session, WorkloadsHaveTheirOwnTimeWhereNothingHurries) {
   EXPECT_THAT(seconds, testing::ElementsAre(60, 60));
 }
 
-/// What is received cannot be taken back, so this is for a process of its own.
+/// Runs in its own process, because a received signal cannot be reset.
 void check_that_a_signal_ends_a_rest() {
   StopSignal::take();
   LoneSession session;
-  session.load.set_duty(LoadControl::least_duty);
-  session.workloads.push_back(std::make_unique<SlowSteps>(0.25));  // and 4.75 s of rest behind each
+  session.load.set_duty(LoadControl::min_duty);
+  session.workloads.push_back(std::make_unique<SlowSteps>(0.25));  // and 4.75 s idle after each
   std::string phase;
   Clock::time_point signalled;
   std::jthread sender([&] {

@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 using testing::ExitedWithCode;
 using testing::KilledBySignal;
 
-// What was asked stays asked as long as the process lives: so each of these ends in one of its own.
+// A stop request lasts for the process's lifetime, so each of these tests runs in its own process.
 
-/// Ends this process with 0 where `number` is what stops it.
+/// Exits with 0 if `number` is the reason for the stop.
 [[noreturn]] void end_told(int number) {
   for (int i = 0; i < 200 && StopSignal::received() == 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

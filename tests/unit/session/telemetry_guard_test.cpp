@@ -20,15 +20,15 @@ TEST(Telemetry, ItsGuardLowersTheLoadAndTellsWhy) {
   EXPECT_LT(summary["duty"]["min"], 1);
   EXPECT_EQ(summary["memory_share"]["last"], 1);
   EXPECT_GT(summary["guard"]["heat_seconds"], 0);
-  const auto notices = guarded.told(RecordKind::notice);
+  const auto notices = guarded.reported(RecordKind::notice);
   ASSERT_EQ(notices.size(), 2u);
   EXPECT_EQ(notices[1]["level"], "warning");
-  EXPECT_TRUE(guarded.told(RecordKind::finding).empty()) << "less than 2 s: a warning only";
+  EXPECT_TRUE(guarded.reported(RecordKind::finding).empty()) << "less than 2 s: a warning only";
 }
 
 TEST(Telemetry, ItsMixControlSetsTheShareOfProductsAndTellsOfASensorThatLies) {
   Guarded guarded;
-  const auto sensor = std::make_shared<FakeSensor>();  // soon beyond its limit
+  const auto sensor = std::make_shared<FakeSensor>();  // soon above its limit
   sensor->counts_energy = false;
   guarded.load.set_products_duty(0.5);
   Telemetry telemetry(sensor, 0.02, Clock::now(), guarded.guarding_by_clock());
@@ -39,10 +39,10 @@ TEST(Telemetry, ItsMixControlSetsTheShareOfProductsAndTellsOfASensorThatLies) {
   const Json summary = telemetry.summary();
   EXPECT_EQ(summary["products_duty"]["last"], 1.0);
   EXPECT_EQ(summary["mix"]["control"], "the power sensor is wrong");
-  int told = 0;
-  for (const Json& notice : guarded.told(RecordKind::notice))
-    told += notice["text"].get<std::string>().starts_with("the power sensor cannot be right: ");
-  EXPECT_EQ(told, 1);
+  int reported = 0;
+  for (const Json& notice : guarded.reported(RecordKind::notice))
+    reported += notice["text"].get<std::string>().starts_with("the power sensor cannot be right: ");
+  EXPECT_EQ(reported, 1);
 }
 
 TEST(Telemetry, AMixThatIsFixedIsToldWithTheReason) {
@@ -67,12 +67,12 @@ TEST(Telemetry, ItsGuardLooksOnceASecondWhateverTheSampleRate) {
 
 TEST(Telemetry, ItsGuardJudgesTheRunAtTheEndAndOnce) {
   Guarded guarded;
-  const auto sensor = std::make_shared<FakeSensor>();  // held down by heat in every sample
+  const auto sensor = std::make_shared<FakeSensor>();  // thermally throttled in every sample
   Telemetry telemetry(sensor, 0.05, Clock::now(), guarded.guarding());
   std::this_thread::sleep_for(std::chrono::milliseconds(2400));
   telemetry.stop();
   telemetry.stop();
-  const auto findings = guarded.told(RecordKind::finding);
+  const auto findings = guarded.reported(RecordKind::finding);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0]["kind"], "throttle");
   EXPECT_EQ(findings[0]["rank"], 2);
@@ -105,7 +105,7 @@ TEST(Telemetry, WhatTheSensorCannotTellIsToldOnce) {
   Guarded guarded;
   Telemetry telemetry(std::make_shared<FakeSensor>(), 0.02, Clock::now(), guarded.guarding());
   telemetry.stop();
-  const auto notices = guarded.told(RecordKind::notice);
+  const auto notices = guarded.reported(RecordKind::notice);
   ASSERT_EQ(notices.size(), 1u);
   EXPECT_EQ(notices[0], Json({{"level", "info"}, {"text", "rank 2: not told: Xid events: Not Supported"}}));
 }
@@ -115,10 +115,10 @@ TEST(Telemetry, WhatMovedBeforeTheFirstSampleIsAFaultToo) {
   const auto sensor = std::make_shared<FakeSensor>();
   Guarding guarding = guarded.guarding();
   guarding.counters_before = sensor->counters();
-  sensor->uncorrected = 5;  // during the preparation
+  sensor->uncorrected = 5;  // during preparation
   Telemetry telemetry(sensor, 0.02, Clock::now(), guarding);
   telemetry.stop();
-  EXPECT_EQ(guarded.told(RecordKind::fault).size(), 1u);
+  EXPECT_EQ(guarded.reported(RecordKind::fault).size(), 1u);
   EXPECT_EQ(telemetry.counters()["ecc_uncorrected"]["before"], 3);
 }
 
@@ -135,7 +135,7 @@ TEST(Telemetry, ACounterThatMovesIsOneFaultWithStepAndPhase) {
   sensor->uncorrected = 6;
   guarded.now = 110;
   telemetry.stop();
-  const auto faults = guarded.told(RecordKind::fault);
+  const auto faults = guarded.reported(RecordKind::fault);
   ASSERT_EQ(faults.size(), 1u);
   const Json& fault = faults[0];
   EXPECT_EQ(fault["kind"], "ecc");
@@ -158,7 +158,7 @@ TEST(Telemetry, TheLastLookAtTheCountersIsJudged) {
   guarded.board.line("main").begin("finish", 29);
   sensor->uncorrected = 4;
   telemetry.stop();
-  const auto faults = guarded.told(RecordKind::fault);
+  const auto faults = guarded.reported(RecordKind::fault);
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_EQ(faults[0]["phase"], "finish");
   EXPECT_EQ(faults[0]["step"], 29);
@@ -172,7 +172,7 @@ TEST(Telemetry, AnXidOfTheHardwareIsAFault) {
   guarded.now = 105;
   guarded.wait_for_fault();
   telemetry.stop();
-  const auto faults = guarded.told(RecordKind::fault);
+  const auto faults = guarded.reported(RecordKind::fault);
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_EQ(faults[0]["kind"], "xid");
   EXPECT_EQ(faults[0]["actual"], "48");
@@ -186,7 +186,7 @@ TEST(Telemetry, AnXidOfAProgramIsANotice) {
   sensor->xid = 13;
   telemetry.stop();
   EXPECT_FALSE(guarded.records.has_fault());
-  const auto notices = guarded.told(RecordKind::notice);
+  const auto notices = guarded.reported(RecordKind::notice);
   ASSERT_EQ(notices.size(), 2u);
   EXPECT_NE(notices[1]["text"].get<std::string>().find("Xid 13"), std::string::npos);
 }
@@ -200,7 +200,7 @@ TEST(Telemetry, ALostDeviceIsOneFault) {
   guarded.now = 105;
   guarded.wait_for_fault();
   telemetry.stop();
-  const auto faults = guarded.told(RecordKind::fault);
+  const auto faults = guarded.reported(RecordKind::fault);
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_EQ(faults[0]["kind"], "gpu-lost");
   EXPECT_EQ(faults[0]["where"], "lost");
@@ -215,7 +215,7 @@ TEST(Telemetry, WhatWasSoBeforeTheRunIsAFinding) {
   sensor->pending = false;
   telemetry.stop();
   EXPECT_FALSE(guarded.records.has_fault());
-  const auto findings = guarded.told(RecordKind::finding);
+  const auto findings = guarded.reported(RecordKind::finding);
   ASSERT_EQ(findings.size(), 1u) << "the first look is made before the load";
   EXPECT_EQ(findings[0]["kind"], "remap");
 }
@@ -225,15 +225,15 @@ TEST(Telemetry, ASensorThatStallsIsOneFindingAndStopDoesNotWaitForIt) {
   const auto sensor = std::make_shared<FakeSensor>();
   Telemetry telemetry(sensor, 0.02, Clock::now(), guarded.guarding_by_clock());
   telemetry.ask_overdue();
-  EXPECT_TRUE(guarded.told(RecordKind::finding).empty());
+  EXPECT_TRUE(guarded.reported(RecordKind::finding).empty());
   sensor->counters_hang = true;
   for (guarded.now = 105; guarded.now < 130; guarded.now = guarded.now + 1) telemetry.ask_overdue();
-  const auto findings = guarded.told(RecordKind::finding);
+  const auto findings = guarded.reported(RecordKind::finding);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0]["kind"], "sensor");
   EXPECT_EQ(findings[0]["text"], "NVML does not answer since 15 s");
   telemetry.stop(0.1);
-  const auto notices = guarded.told(RecordKind::notice);
+  const auto notices = guarded.reported(RecordKind::notice);
   ASSERT_EQ(notices.size(), 2u);
   EXPECT_EQ(notices[1]["level"], "warning");
   EXPECT_NE(notices[1]["text"].get<std::string>().find("NVML does not answer at the end"), std::string::npos);
@@ -241,7 +241,7 @@ TEST(Telemetry, ASensorThatStallsIsOneFindingAndStopDoesNotWaitForIt) {
   sensor->counters_hang = false;
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_EQ(telemetry.counters()["ecc_uncorrected"]["after"], 3) << "it came too late";
-  EXPECT_TRUE(guarded.told(RecordKind::fault).empty());
+  EXPECT_TRUE(guarded.reported(RecordKind::fault).empty());
 }
 
 TEST(Telemetry, AStallThatNobodyAskedAboutIsToldAtTheEnd) {
@@ -251,7 +251,7 @@ TEST(Telemetry, AStallThatNobodyAskedAboutIsToldAtTheEnd) {
   sensor->hang = true;
   guarded.now = 120;
   telemetry.stop(0.1);
-  EXPECT_EQ(guarded.told(RecordKind::finding).size(), 1u);
+  EXPECT_EQ(guarded.reported(RecordKind::finding).size(), 1u);
   sensor->hang = false;
 }
 

@@ -26,7 +26,7 @@ TEST(Telemetry, SummarizesTheSamples) {
   EXPECT_EQ(summary["energy_j"], 5.0 * (n - 1));
   EXPECT_LE(summary["power_w_between"]["min"], summary["power_w_mean"]);
   EXPECT_GE(summary["power_w_between"]["max"], summary["power_w_mean"]);
-  // A reading's time is taken behind its read and before the next read begins.
+  // A reading's time is taken after its read and before the next read begins.
   const auto begun_s = [&](int read) {
     return std::chrono::duration<double>(sensor->begun[static_cast<std::size_t>(read)] - begun).count();
   };
@@ -37,7 +37,7 @@ TEST(Telemetry, SummarizesTheSamples) {
   EXPECT_GT(summary["host_memory_percent"]["avg"].get<double>(), 0.0);
   EXPECT_EQ(summary["sensor_failures"], 0);
   EXPECT_DOUBLE_EQ(telemetry.latest().power_w.value(), 100.0 * n);
-  // 0x4 and 0x20 held for all the time of the samples, which are a period apart at least.
+  // 0x4 and 0x20 were set during all samples, which are at least one period apart.
   EXPECT_EQ(summary["throttle_seconds"].size(), 2u);
   for (const char* reason : {"sw_power_cap", "sw_thermal"}) {
     EXPECT_GE(summary["throttle_seconds"][reason].get<double>(), 0.99 * period_s * n) << reason;
@@ -110,7 +110,7 @@ TEST(Telemetry, StopLeavesAHangingSensorBehind) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     telemetry.stop(0.5);
   }
-  sensor->hang = false;  // the thread ends by itself
+  sensor->hang = false;  // the thread ends on its own
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_GE(sensor->reads, 1);
 }

@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-/// Watchdogs whose time and network are simulated: when they judge, to the hundredth of a second.
+/// Watchdogs with simulated time and network: when they decide, to 0.01 s.
 namespace egt {
 namespace {
 
@@ -24,7 +24,7 @@ std::size_t index(int rank) {
   return static_cast<std::size_t>(rank);
 }
 
-/// Time goes on only where all watchdogs that run wait for something later.
+/// Time advances only while all running watchdogs wait for a later time.
 class Simulation {
  public:
   double now() const {
@@ -51,7 +51,7 @@ class Simulation {
     changed_.notify_all();
   }
 
-  // Of the heartbeats
+  // Interface of the heartbeats
   void send(int rank, const std::string& text) {
     const std::lock_guard lock(mutex_);
     Member& own = members_[index(rank)];
@@ -62,9 +62,9 @@ class Simulation {
   }
   void leave(int rank) { set(rank, &Member::left, true); }
   void wake(int rank) { set(rank, &Member::woken, true); }
-  /// All other ranks, as they are when something is new, or the time is over.
+  /// All other ranks; returns when there is news or the time is over.
   std::vector<Peer> poll(int rank, double seconds) {
-    constexpr double shortest = 1e-3;  // time goes on
+    constexpr double shortest = 1e-3;  // time advances
     std::unique_lock lock(mutex_);
     Member& own = members_[index(rank)];
     own.until = now_ + std::max(seconds, shortest);
@@ -93,12 +93,12 @@ class Simulation {
  private:
   struct Member {
     std::string text;
-    std::uint64_t news = 0;  ///< texts, and changes of its state
+    std::uint64_t news = 0;  ///< number of texts and state changes
     double sent_at = 0;
     bool stopped = false, gone = false, left = false, woken = false;
     bool waits = false;
     double until = 0;
-    std::vector<std::uint64_t> seen;  ///< news of all
+    std::vector<std::uint64_t> seen;  ///< `news` of all ranks
   };
 
   void set(int rank, bool Member::*what, bool value) {
@@ -145,7 +145,7 @@ class SimulatedHeartbeat final : public Heartbeat {
   std::vector<Peer> peers_;
 };
 
-/// A rank whose main thread is the test's: it makes a step every hundredth of a second.
+/// A rank whose main thread is the test's; it makes a step every 0.01 s.
 struct SimulatedRank {
   SimulatedRank(Simulation& simulation, int rank, const WatchOptions& options)
       : heartbeat(simulation, rank),
@@ -187,7 +187,7 @@ struct SimulatedRank {
   double given_up_at = 0;
   SimulatedHeartbeat heartbeat;
   ProgressBoard board;
-  Watchdog watchdog;  ///< last: its thread uses all of this
+  Watchdog watchdog;  ///< last member: its thread uses all the others
 };
 
 class WatchdogClock : public testing::Test {
@@ -208,7 +208,7 @@ class WatchdogClock : public testing::Test {
       simulation.advance(0.01);
     }
   }
-  /// All of them gave up, after so many seconds from `start`, and named this one alone.
+  /// All of them aborted `seconds` after `start` and reported only this rank.
   void expect_lost(int lost, Loss::How how, std::vector<int> tellers, double start, double seconds) {
     for (const int reporter : tellers) {
       const std::vector<Loss> losses = rank(reporter).lost();

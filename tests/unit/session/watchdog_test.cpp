@@ -22,9 +22,9 @@
 #include "egt/core/progress_board.hpp"
 #include "ranks/heartbeat/tcp_heartbeat.hpp"
 
-/// Watchdogs in real processes that are stopped and killed. The test's own process is one of the ranks. Their
-/// bounds on time are wide, since other processes share the cores; session_watchdog_clock_test.cpp has the
-/// narrow ones.
+/// Watchdogs in real processes that are stopped and killed. The test's process is one of the ranks. Time
+/// bounds are wide, since other processes share the cores; session_watchdog_clock_test.cpp has the tight
+/// bounds.
 namespace egt {
 namespace {
 
@@ -46,7 +46,7 @@ bool wait_for(const std::function<bool()>& done, double seconds) {
   return true;
 }
 
-/// Control over socket pairs between rank 0 and the others; a text fits a packet.
+/// Control over socket pairs between rank 0 and the other ranks; a text fits in a packet.
 class PairControl final : public Control {
  public:
   PairControl(int rank, std::array<std::array<int, 2>, ranks> pairs) : pairs_(pairs) {
@@ -100,8 +100,7 @@ class PairControl final : public Control {
   RankPlace place_;
 };
 
-/// One rank: its heartbeat, its watchdog, and a main thread that makes steps until it is told to do
-/// otherwise.
+/// One rank: its heartbeat, its watchdog, and a main thread that makes steps until instructed otherwise.
 class Rank {
  public:
   Rank(int rank, const std::array<std::array<int, 2>, ranks>& pairs, WatchOptions options)
@@ -116,7 +115,7 @@ class Rank {
     return {};
   }
 
-  /// Makes a step, or takes part in a restart. False: the restart failed.
+  /// Makes a step, or takes part in a restart. Returns false if the restart failed.
   bool step() {
     ++step_;
     board.line("main").begin("train: forward", step_);
@@ -132,7 +131,7 @@ class Rank {
 
   ProgressBoard board;
   std::unique_ptr<Heartbeat> heartbeat;
-  std::unique_ptr<Watchdog> watchdog;  ///< after what it uses
+  std::unique_ptr<Watchdog> watchdog;  ///< declared after what it uses
   int restarts = 0;
 
  private:
@@ -141,31 +140,31 @@ class Rank {
   std::int64_t step_ = 0;
 };
 
-/// How a child ended that gave up: whom it named.
+/// Exit code of a child that aborted; encodes the reported rank.
 int exit_code(const std::vector<Loss>& losses) {
   return 100 + losses.front().rank * 10 + static_cast<int>(losses.front().how);
 }
 constexpr int orderly = 1, orderly_restarted = 2, learnt_its_loss = 3, no_result = 4, no_heartbeat = 5;
 
-/// The crash report: the deputy writes, the others wait for it.
+/// The crash report: the deputy writes it, the other ranks wait for it.
 int crash_report(Watchdog& watchdog, const std::vector<Loss>& losses, int rank) {
   for (const Loss& loss : losses)
     if (loss.rank == rank && watchdog.given_up()) return learnt_its_loss;
   if (watchdog.is_deputy())
-    watchdog.tell_all("result");
+    watchdog.report_all("result");
   else if (!watchdog.wait_until([&] { return watchdog.heard("result"); }, 3))
     return no_result;
   return exit_code(losses);
 }
 
 struct Plan {
-  int hanging_rank = -1;  ///< its main thread, from the second step on
-  double seconds = 20;    ///< then all leave
+  int hanging_rank = -1;  ///< its main thread hangs from the second step on
+  double seconds = 20;    ///< then all ranks exit
 };
 
 class Watchdogs : public testing::Test {
  protected:
-  /// Starts all other ranks as children; this process is `self`.
+  /// Starts all other ranks as child processes; this process is `self`.
   void begin(int self, const WatchOptions& options, const Plan& plan) {
     plan_ = plan;
     for (auto& pair : pairs_) {
@@ -184,7 +183,7 @@ class Watchdogs : public testing::Test {
                                           [this](const std::vector<Loss>& losses) {
                                             given_up_at_ = Clock::now();
                                             is_deputy_ = own_->watchdog->is_deputy();
-                                            if (is_deputy_) own_->watchdog->tell_all("result");
+                                            if (is_deputy_) own_->watchdog->report_all("result");
                                             const std::lock_guard lock(mutex_);
                                             losses_ = losses;
                                           },
@@ -214,7 +213,7 @@ class Watchdogs : public testing::Test {
     const std::lock_guard lock(mutex_);
     return losses_;
   }
-  /// Own steps until somebody was given up.
+  /// Runs this rank's steps until a rank is declared lost.
   bool step_until_given_up(double seconds) {
     const Clock::time_point start = Clock::now();
     while (losses().empty() && seconds_since(start) < seconds) own_->step();
@@ -224,7 +223,7 @@ class Watchdogs : public testing::Test {
     const Clock::time_point start = Clock::now();
     while (seconds_since(start) < seconds) own_->step();
   }
-  /// The child's exit code, waited for; -1: it did not end.
+  /// Waits for the child's exit code; -1 if it did not exit.
   int ended(int rank, double seconds = 10) {
     int status = 0;
     auto& child = pids_[static_cast<std::size_t>(rank)];
@@ -346,7 +345,7 @@ TEST_F(Watchdogs, AStallThatEndsCostsOneRestart) {
   step_for(0.5);
   ::kill(pid(2), SIGSTOP);
   const auto ordered = [&] {
-    own_->board.line("main").begin("train: forward", 100);  // it works on
+    own_->board.line("main").begin("train: forward", 100);  // still working
     return own_->watchdog->restart_ordered().has_value();
   };
   ASSERT_TRUE(wait_for(ordered, 5));

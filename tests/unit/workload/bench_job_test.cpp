@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// Does what the real one does, and from some call on changes a word of each output.
+/// Forwards to the real device; from some call on it changes a word of each output.
 class WrongDevice : public ForwardingDevice {
  public:
   explicit WrongDevice(int first) : ForwardingDevice(small_host_device()), first_(first) {}
@@ -92,7 +92,7 @@ TEST(BenchJob, BatchesOfADeliveryAreAllUsed) {
   EXPECT_EQ(job.value()->check().value().failure, "");
 }
 
-// Whoever is blamed for a hang is one that waits for nobody: the board must tell who does.
+// A rank blamed for a hang must be one that does not wait, so the board must show which ranks wait.
 
 TEST(BenchJob, AloneItWaitsForNobodyAndItsClockStartsAgain) {
   World world;
@@ -191,7 +191,7 @@ TEST(BenchJob, TrainingThatDoesNotLearnFails) {
   auto job = make_mlp_job(world.environment, world.communicator, config, {}, reporter);
   ASSERT_TRUE(job.ok()) << job.status().what();
   ASSERT_TRUE(job.value()->answers().ok());
-  bool failed = false;  // the loss of fresh samples goes up and down by chance
+  bool failed = false;  // the loss of new samples fluctuates
   for (int i = 0; i < 12 && !failed; ++i) {
     ASSERT_TRUE(job.value()->burst(1, 20).ok());
     failed = job.value()->check().value().failure.find("did not fall") != std::string::npos;

@@ -12,7 +12,7 @@ using ::testing::SizeIs;
 
 constexpr double step_ms = 10;
 
-/// Takes no time, and says that it took `step_ms` an iteration.
+/// Takes no time and reports `step_ms` per iteration.
 class QuickJob final : public BenchJob {
  public:
   Result<Answers> answers() override { return Answers(); }
@@ -21,7 +21,7 @@ class QuickJob final : public BenchJob {
     const double chunk_ms = step_ms * static_cast<double>(per_chunk);
     BurstTimes times{.chunk_ms = std::vector<double>(static_cast<std::size_t>(chunks), chunk_ms),
                      .busy_ms = chunk_ms * chunks};
-    // Of 10 steps one is the slower one by so much.
+    // One of 10 steps is slower by this amount.
     for (int i = 0; i < 10; ++i) times.step_ms.push_back(i == 0 ? 11 : 10);
     return times;
   }
@@ -35,9 +35,9 @@ class QuickJob final : public BenchJob {
   int bursts = 0;
 };
 
-/// Of one rank, whose sensor says something else each time.
+/// One rank with a sensor whose readings change each time.
 struct Alone {
-  BenchTrialMaker::Surroundings surroundings() {
+  BenchTrialMaker::Context context() {
     return {.share = [](std::span<const double> own, const char*) -> Result<std::vector<double>> {
               return std::vector<double>(own.begin(), own.end());
             },
@@ -62,9 +62,9 @@ struct Alone {
 
 TEST(BenchTrials, FiguresOfTheDeviceAreMeansOfTheMeasurement) {
   Alone world;
-  const auto surroundings = world.surroundings();
+  const auto context = world.context();
   QuickJob job;
-  const auto measured = BenchTrialMaker(surroundings, 1).make(&job);
+  const auto measured = BenchTrialMaker(context, 1).make(&job);
   ASSERT_TRUE(measured.ok()) << measured.status().what();
   EXPECT_DOUBLE_EQ(measured.value().step.p50, step_ms);
   ASSERT_THAT(measured.value().ranks, SizeIs(1));
@@ -85,9 +85,9 @@ TEST(BenchTrials, FiguresOfTheDeviceAreMeansOfTheMeasurement) {
 TEST(BenchTrials, ALookThatTellsNothingIsNoZero) {
   Alone world;
   world.silent_look = 2;
-  const auto surroundings = world.surroundings();
+  const auto context = world.context();
   QuickJob job;
-  const auto measured = BenchTrialMaker(surroundings, 1).make(&job);
+  const auto measured = BenchTrialMaker(context, 1).make(&job);
   ASSERT_TRUE(measured.ok()) << measured.status().what();
   const double looks = world.looks, sum = 50.0 * looks * (looks + 1) - 200;
   EXPECT_NEAR(measured.value().ranks.front().power_w, sum / (looks - 1), 1e-9);
@@ -95,8 +95,8 @@ TEST(BenchTrials, ALookThatTellsNothingIsNoZero) {
 
 TEST(BenchTrials, WhoTakesNoPartHasNoFigures) {
   Alone world;
-  const auto surroundings = world.surroundings();
-  const auto measured = BenchTrialMaker(surroundings, 1).make(nullptr);
+  const auto context = world.context();
+  const auto measured = BenchTrialMaker(context, 1).make(nullptr);
   ASSERT_TRUE(measured.ok()) << measured.status().what();
   EXPECT_EQ(world.looks, 0);
   EXPECT_THAT(measured.value().ranks.front().power_w, IsNan());

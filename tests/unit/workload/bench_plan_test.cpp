@@ -205,7 +205,7 @@ TEST(BenchLoop, SmallBatchesAreMovedTogether) {
   EXPECT_EQ(batches_per_delivery(10, 1000), 1);
   EXPECT_EQ(batches_per_delivery(0.2, 1000), 1);
   EXPECT_EQ(batches_per_delivery(0.05, 1000), 4);
-  EXPECT_EQ(batches_per_delivery(0.001, 1000), most_batches_per_delivery);
+  EXPECT_EQ(batches_per_delivery(0.001, 1000), max_batches_per_delivery);
   EXPECT_EQ(batches_per_delivery(0.001, 3 << 20), 2) << "some megabytes";
   EXPECT_EQ(batches_per_delivery(0.001, std::size_t{1} << 30), 1);
 }
@@ -228,7 +228,7 @@ TEST(ScalingTimes, AreExact) {
 TEST(WarmUp, EndsWhenTwoFullRoundsAgree) {
   WarmUp warm_up(1, 1);
   EXPECT_EQ(warm_up.iterations(), 1);
-  warm_up.add(2);  // the first is slow
+  warm_up.add(2);  // the first one is slow
   EXPECT_FALSE(warm_up.is_over());
   EXPECT_EQ(warm_up.iterations(), 8);
   warm_up.add(1);

@@ -15,22 +15,22 @@ using testing::ElementsAre;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinite = std::numeric_limits<double>::infinity();
-/// Steps from a check to when its cost is known: steps are retired two behind.
+/// Steps from a check until its cost is known: steps are retired two steps later.
 constexpr std::int64_t lag = 2;
 
-/// Milliseconds.
+/// In milliseconds.
 struct Cost {
   double check = 0, step = 0;
 };
 
-/// What a check and the steps since the last one took, and what is told of it.
+/// The time of a check and of the steps since the last one, and the reported values.
 struct Costs {
   std::function<Cost(std::int64_t step)> real;
-  std::function<Cost(Cost)> told = [](Cost cost) { return cost; };
+  std::function<Cost(Cost)> reported = [](Cost cost) { return cost; };
 };
 
 struct Checked {
-  std::vector<std::int64_t> checks;  ///< the steps behind which one came
+  std::vector<std::int64_t> checks;  ///< the steps that a check followed
   double checks_ms = 0, steps_ms = 0;
 
   double share() const { return checks_ms / steps_ms; }
@@ -50,8 +50,9 @@ Checked simulate(CheckSchedule& schedule, std::int64_t steps, const Costs& costs
       run.checks_ms += cost.check;
     }
     if (!run.checks.empty() && run.checks.back() == step - lag) {
-      const Cost told = costs.told({costs.real(step - lag).check, since_ms / static_cast<double>(since)});
-      schedule.learn(told.check, told.step);
+      const Cost reported =
+          costs.reported({costs.real(step - lag).check, since_ms / static_cast<double>(since)});
+      schedule.learn(reported.check, reported.step);
       since_ms = 0;
       since = 0;
     }
@@ -63,7 +64,7 @@ Costs constant(double check, double step) {
   return {.real = [=](std::int64_t) { return Cost{check, step}; }};
 }
 
-/// The same for the same step, so that it can be asked twice: `mean`, times 0.5 to 1.5.
+/// The same for the same step, so that calls can repeat: `mean` times 0.5 to 1.5.
 double noisy(double mean, std::int64_t step, std::uint64_t seed) {
   std::uint64_t mixed = (static_cast<std::uint64_t>(step) + seed * 0x1000003) * 0x9E3779B97F4A7C15ull;
   mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -85,7 +86,7 @@ TEST(CheckSchedule, EveryOneComesBehindEachStep) {
 TEST(CheckSchedule, TheFirstCheckComesEarlyAndIsPaidForBeforeTheNext) {
   CheckSchedule schedule(0, 0.01);
   EXPECT_EQ(schedule.period(), CheckSchedule::first_check);
-  // Two checks of 10 ms at 95 % of 1 % need 2106 steps of 1 ms, the further ones 1053 steps each.
+  // Two checks of 10 ms at 95 % of 1 % need 2106 steps of 1 ms, each further one 1053 steps.
   const Checked run = simulate(schedule, 4500, constant(10, 1));
   EXPECT_THAT(run.checks, ElementsAre(4, 2105, 3157, 4210));
   EXPECT_EQ(schedule.period(), 1053);
@@ -108,13 +109,13 @@ TEST(CheckSchedule, OneCheckAtATime) {
 TEST(CheckSchedule, ChecksThatCostNothingComeAtTheLeastPeriod) {
   CheckSchedule schedule(0, 0.01);
   EXPECT_THAT(simulate(schedule, 12, constant(0, 5)).checks, ElementsAre(4, 7, 10));
-  EXPECT_EQ(schedule.period(), CheckSchedule::least_period);
+  EXPECT_EQ(schedule.period(), CheckSchedule::min_period);
 }
 
 TEST(CheckSchedule, TheShareStaysAtOrBelowTheBudgetAndNotIdle) {
   for (const double budget : {0.001, 0.01, 0.1})
     for (const double step_ms : {1.0, 30.0, 1000.0})
-      for (const double check_steps : {0.3, 1.0, 3.0, 20.0}) {  // what a check costs, in steps
+      for (const double check_steps : {0.3, 1.0, 3.0, 20.0}) {  // cost of a check in steps
         const std::uint64_t seed = static_cast<std::uint64_t>(step_ms * check_steps);
         const Costs costs{.real = [=](std::int64_t step) {
           return Cost{noisy(step_ms * check_steps, step, seed), noisy(step_ms, step, seed + 1)};
@@ -123,21 +124,21 @@ TEST(CheckSchedule, TheShareStaysAtOrBelowTheBudgetAndNotIdle) {
         const auto steps = static_cast<std::int64_t>(20 * std::max(check_steps / budget, 10.0));
         const double share = simulate(schedule, steps, costs).share();
         EXPECT_LE(share, budget) << step_ms << " ms, check of " << check_steps << " steps";
-        const double possible = check_steps / static_cast<double>(CheckSchedule::least_period);
+        const double possible = check_steps / static_cast<double>(CheckSchedule::min_period);
         EXPECT_GE(share, std::min(budget, possible) / 2)
             << step_ms << " ms, check of " << check_steps << " steps";
       }
 }
 
 TEST(CheckSchedule, TheShareHoldsWhenItIsToldWithNoise) {
-  // A small check's cost as a difference of large, noisy times: often negative.
+  // A small check's cost as a difference of large, noisy times is often negative.
   std::mt19937_64 random(7);
   std::normal_distribution<double> noise(0, 3);
   const Costs costs{.real =
                         [](std::int64_t) {
                           return Cost{2, 20};
                         },
-                    .told =
+                    .reported =
                         [&](Cost cost) {
                           return Cost{cost.check + noise(random), cost.step};
                         }};
@@ -162,7 +163,7 @@ TEST(CheckSchedule, AChangeOfCostsIsFollowed) {
 
 TEST(CheckSchedule, CheapChecksBeforeDoNotBuyABurstOfDearOnes) {
   const Costs costs{.real = [](std::int64_t step) {
-    return step < 100'000 ? Cost{0.01, 10} : Cost{10, 10};  // the least period, then 100 steps each
+    return step < 100'000 ? Cost{0.01, 10} : Cost{10, 10};  // the min period, then 100 steps each
   }};
   CheckSchedule schedule(0, 0.01);
   const Checked run = simulate(schedule, 110'000, costs);
@@ -178,7 +179,7 @@ TEST(CheckSchedule, AStallDoesNotPutOffChecksForLong) {
                         [](std::int64_t) {
                           return Cost{10, 10};
                         },
-                    .told =
+                    .reported =
                         [&, n = 0](Cost cost) mutable {
                           return Cost{++n == 10 ? 60'000.0 : cost.check, cost.step};
                         }};
@@ -198,11 +199,11 @@ TEST(CheckSchedule, FiguresThatCannotBeAreReplaced) {
                                         [](std::int64_t) {
                                           return Cost{10, 10};
                                         },
-                                    .told =
+                                    .reported =
                                         [&](Cost) {
                                           return Cost{nan, bad};
                                         }});
-    EXPECT_EQ(never_known.period(), 106) << bad;  // as if as dear as a step, at 95 % of 1 %
+    EXPECT_EQ(never_known.period(), 106) << bad;  // as if it cost as much as a step, at 95 % of 1 %
     EXPECT_EQ(blind.checks.size(), 10u) << bad;
 
     CheckSchedule sometimes(0, 0.01);
@@ -210,7 +211,7 @@ TEST(CheckSchedule, FiguresThatCannotBeAreReplaced) {
                           [](std::int64_t) {
                             return Cost{10, 10};
                           },
-                      .told =
+                      .reported =
                           [&, n = 0](Cost cost) mutable {
                             return ++n % 2 ? cost : Cost{std::isfinite(bad) ? cost.check : bad, bad};
                           }};
@@ -225,7 +226,7 @@ TEST(CheckSchedule, ASenselessNegativeCostIsNoCreditForEver) {
                         [](std::int64_t) {
                           return Cost{10, 10};
                         },
-                    .told =
+                    .reported =
                         [n = 0](Cost cost) mutable {
                           return ++n == 5 ? Cost{-1e12, 10} : cost;
                         }};

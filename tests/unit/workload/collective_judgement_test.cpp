@@ -26,7 +26,7 @@ Mismatches found(std::uint64_t index, std::uint32_t expected, std::uint32_t actu
   return m;
 }
 
-/// A sum whose part of field 1 alone is wrong, and one that is no sum at all.
+/// A sum in which only field 1 is wrong, and a word that is no sum.
 const Mismatches wrong_in_field_1 = found(77, as_float(0x123456), as_float(0x123456 ^ 0x80));
 const Mismatches wrong_anywhere = found(77, as_float(0x123456), as_float(0x123456) ^ 0x40000000u);
 const Mismatches wrong_elsewhere = found(5, as_float(0x123456), as_float(0x123456 ^ 0x801));
@@ -40,7 +40,7 @@ class Judgement : public ::testing::TestWithParam<int> {
     return of(receiver).blocks[static_cast<std::size_t>(sender)];
   }
   std::vector<CollectiveFinding> judge() const { return judge_round(round, reports); }
-  /// The first finding; an empty one where there is none.
+  /// The first finding, or an empty one.
   CollectiveFinding first() const {
     const auto findings = judge();
     return findings.empty() ? CollectiveFinding() : findings[0];
@@ -165,7 +165,7 @@ TEST_P(Judgement, AMinorityOfReceiversIsToldOneByOne) {
   ASSERT_EQ(findings.size(), 2u);
   EXPECT_EQ(findings[0].rank, 1);
   EXPECT_EQ(findings[1].rank, 3);
-  of(3).broadcast = wrong_message;  // one of them passed it on to the other
+  of(3).broadcast = wrong_message;  // one of them forwarded it to the other
   expect_one(CollectiveKind::broadcast, Role::unknown, -1, Blame::ambiguous);
   EXPECT_THAT(first().suspects, ElementsAre(0, 1, 3));
 }

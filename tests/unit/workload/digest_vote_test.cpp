@@ -19,22 +19,22 @@ Digest digest(std::uint64_t a) {
   return {a, ~a};
 }
 
-/// One question; 0: this rank has no past.
+/// One question per rank; 0: this rank has no history.
 Ranks voters(const std::vector<std::uint64_t>& values) {
   Ranks ranks;
   for (const std::uint64_t value : values) ranks.push_back(value ? Answers{digest(value)} : Answers{});
   return ranks;
 }
 
-std::vector<Dissent> vote_alone(const Ranks& ranks, const Ranks& past) {
+std::vector<Mismatch> vote_alone(const Ranks& ranks, const Ranks& past) {
   return vote(ranks, std::vector<int>(ranks.size(), 0), past);
 }
 
-std::vector<Dissent> vote_once(const Ranks& ranks) {
+std::vector<Mismatch> vote_once(const Ranks& ranks) {
   return vote_alone(ranks, Ranks(ranks.size()));
 }
 
-void expect_named(const Dissent& dissent, int rank, Blame blame, std::size_t question, std::uint64_t count) {
+void expect_named(const Mismatch& dissent, int rank, Blame blame, std::size_t question, std::uint64_t count) {
   EXPECT_EQ(dissent.rank, rank);
   EXPECT_EQ(dissent.blame, blame) << "rank " << rank;
   EXPECT_EQ(dissent.question, question) << "rank " << rank;
@@ -42,7 +42,7 @@ void expect_named(const Dissent& dissent, int rank, Blame blame, std::size_t que
   EXPECT_THAT(dissent.suspects, IsEmpty());
 }
 
-void expect_suspects(const std::vector<Dissent>& found, const std::vector<int>& suspects) {
+void expect_suspects(const std::vector<Mismatch>& found, const std::vector<int>& suspects) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].rank, -1);
   EXPECT_EQ(found[0].blame, Blame::ambiguous);
@@ -126,7 +126,7 @@ TEST(DigestVote, ARankWithoutPastIsHeldAgainstTheOthersPast) {
   const auto found = vote_alone(voters({5, 5, 7, 5}), voters({5, 5, 0, 0}));
   ASSERT_EQ(found.size(), 1u);
   expect_named(found[0], 2, Blame::majority, 0, 1);
-  // Two changed alike and the one without past agrees with what they were: it is right.
+  // Two changed alike, and the rank without history agrees with their earlier value, so it is right.
   const auto left = vote_alone(voters({7, 7, 5}), voters({5, 5, 0}));
   ASSERT_EQ(left.size(), 2u);
   EXPECT_EQ(left[0].rank, 0);
@@ -146,14 +146,14 @@ TEST(DigestVote, AChangeOfAllAlikeIsNobodysAlone) {
   expect_suspects(found, {0, 1});
   EXPECT_EQ(found[0].expected, digest(5));
   EXPECT_EQ(found[0].actual, digest(7));
-  // One that alone changes its mind is named, though it now agrees with the others.
+  // A rank that alone changes its answer is blamed, though it now agrees with the other ranks.
   const auto alone = vote_alone(voters({7, 7, 7}), voters({5, 0, 0}));
   ASSERT_EQ(alone.size(), 1u);
   expect_named(alone[0], 0, Blame::certain, 0, 1);
 }
 
 TEST(DigestVote, ARankWrongElsewhereIsNoWitness) {
-  // On question 0 two stand against two; rank 3 is wrong on question 1, so rank 2 stands alone.
+  // On question 0 it is two against two; rank 3 is wrong on question 1, so rank 2 is in the minority.
   const auto found = vote_once(
       {{digest(1), digest(2)}, {digest(1), digest(2)}, {digest(9), digest(2)}, {digest(9), digest(3)}});
   ASSERT_EQ(found.size(), 2u);
@@ -162,7 +162,7 @@ TEST(DigestVote, ARankWrongElsewhereIsNoWitness) {
 }
 
 TEST(DigestVote, ANamedRankIsNotASuspectToo) {
-  // Three answers to question 0; rank 1 is named by question 1; ranks 0 and 2 are left in doubt.
+  // Three answers to question 0; question 1 identifies rank 1; ranks 0 and 2 remain undecided.
   const auto found = vote_once({{digest(1), digest(2)}, {digest(7), digest(9)}, {digest(3), digest(2)}});
   ASSERT_EQ(found.size(), 2u);
   expect_named(found[0], 1, Blame::majority, 1, 1);
@@ -171,7 +171,7 @@ TEST(DigestVote, ANamedRankIsNotASuspectToo) {
 }
 
 TEST(DigestVote, GroupsAreIndependent) {
-  // Groups 4: ranks 0, 2, 4; 1: ranks 1, 3; 9: rank 5. Between groups nothing agrees.
+  // Groups 4: ranks 0, 2, 4; 1: ranks 1, 3; 9: rank 5. Answers of different groups do not agree.
   const auto found = vote(voters({5, 6, 5, 8, 7, 9}), {4, 1, 4, 1, 4, 9}, Ranks(6));
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].rank, -1);
@@ -180,7 +180,7 @@ TEST(DigestVote, GroupsAreIndependent) {
   EXPECT_EQ(found[1].expected, digest(5));
 }
 
-/// A random job: its groups, what is true for each, and ranks that answer so.
+/// A random job: its groups, the correct answers of each group, and ranks that give them.
 struct Job {
   Ranks ranks, past;
   std::vector<int> group;
@@ -211,8 +211,8 @@ std::vector<int> members_of(const Job& job, int group) {
   return members;
 }
 
-/// Corrupts answers of fewer than half of each group, half the time all in the same way; returns what `vote`
-/// must find, by rank: the first question and how many.
+/// Corrupts answers of fewer than half of each group, half of the time all in the same way. Returns what
+/// `vote` must find, by rank: the first question and the count.
 std::map<int, std::pair<std::size_t, std::uint64_t>> corrupt(Job& job, std::mt19937_64& random) {
   std::map<int, std::pair<std::size_t, std::uint64_t>> wrong;
   const Digest same{random() | 1, 0};
@@ -252,7 +252,7 @@ TEST(DigestVote, FewerThanHalfCorruptedAreAllNamedAndNobodyElse) {
     corrupted += wrong.size();
     const auto found = vote(job.ranks, job.group, job.past);
     ASSERT_EQ(found.size(), wrong.size()) << "round " << round;
-    for (const Dissent& dissent : found) {
+    for (const Mismatch& dissent : found) {
       ASSERT_TRUE(wrong.contains(dissent.rank)) << "round " << round << ", rank " << dissent.rank;
       const auto r = static_cast<std::size_t>(dissent.rank);
       const auto& [question, count] = wrong.at(dissent.rank);
@@ -280,7 +280,7 @@ TEST(DigestVote, AnyDifferenceIsDoubtedAndEveryRankAtMostOnce) {
     const auto found = vote(job.ranks, job.group, job.past);
     ASSERT_EQ(found.empty(), !differ) << "round " << round;
     std::set<int> doubted;
-    for (const Dissent& dissent : found) {
+    for (const Mismatch& dissent : found) {
       for (const int rank : dissent.suspects) EXPECT_TRUE(doubted.insert(rank).second) << rank;
       if (dissent.rank >= 0) {
         EXPECT_TRUE(doubted.insert(dissent.rank).second) << dissent.rank;

@@ -15,7 +15,7 @@ using testing::Not;
 
 constexpr double giga = 1e9;
 
-/// Every direction between these ends, GB/s; `spread`: how much better the best repeat was.
+/// Every direction between these endpoints in GB/s; `spread`: relative advantage of the best repeat.
 std::vector<LinkFigure> figures_of(const std::vector<LinkEndpoint>& ends, double rate, double spread = 1.01) {
   std::vector<LinkFigure> figures;
   for (const LinkEndpoint& a : ends)
@@ -29,7 +29,7 @@ std::vector<LinkFigure> figures_of(const std::vector<LinkEndpoint>& ends, double
   return figures;
 }
 
-/// Both ways between two ranks.
+/// Both directions between two ranks.
 void slow_down(std::vector<LinkFigure>& figures, int a, int b, double rate) {
   for (LinkFigure& figure : figures)
     if ((figure.from == a && figure.to == b) || (figure.from == b && figure.to == a)) {
@@ -104,11 +104,11 @@ TEST(JudgeLinks, CoresAreSharedWithTheSystemSoTheBestRepeatCounts) {
 
 TEST(JudgeLinks, EachLimitByItself) {
   const auto ends = h200_node(4);
-  // All alike, so no pair is below its peers: 75 % of 450 GB/s are 337.5.
+  // All equal, so no pair is below its peers: 75 % of 450 GB/s are 337.5.
   EXPECT_THAT(judge_links(figures_of(ends, 338), ends, 0), IsEmpty());
   EXPECT_THAT(places(judge_links(figures_of(ends, 330), ends, 0)), ElementsAre("every pair"));
   EXPECT_THAT(judge_links(figures_of(ends, 330), ends, 0)[0].ranks, ElementsAre(0, 1, 2, 3));
-  // Without a line rate only what the user asks for is left.
+  // Without a line rate, only the limit set by the user applies.
   std::vector<LinkEndpoint> unknown;
   for (int rank = 0; rank < 4; ++rank) {
     unknown.push_back(gpu_end(rank));
@@ -132,7 +132,7 @@ TEST(JudgeLinks, AllLinksOfARank) {
 }
 
 TEST(JudgeLinks, ASlowRankIsMostOfTheMedianOfFewRanks) {
-  // One rank of three: two pairs of three are slow; one of four: half. 85 % is above 75 % of the line rate.
+  // One rank of three: two of three pairs are slow; one of four: half. 85 % is above 75 % of the line rate.
   for (const int ranks : {3, 4}) {
     const auto ends = h200_node(ranks);
     auto figures = figures_of(ends, 393 / 0.85);
@@ -175,7 +175,7 @@ TEST(JudgeLinks, HostMemoryIsRough) {
 
 TEST(JudgeLinks, TypesAreNotHeldAgainstEachOther) {
   std::vector<LinkEndpoint> ends = h200_node(4);
-  ends[3].links.nvlinks.clear();  // 3 reaches the others by PCIe only
+  ends[3].links.nvlinks.clear();  // 3 reaches the other ranks by PCIe only
   auto figures = figures_of(ends, 393);
   for (const int other : {0, 1, 2}) slow_down(figures, 3, other, 50);
   EXPECT_THAT(judge_links(figures, ends, 2.5e9), IsEmpty());

@@ -84,7 +84,7 @@ TEST(LinkSizes, TimesEightUpToTheLargest) {
   EXPECT_THAT(link_sizes(5000), ElementsAre(8, 64, 512, 4096, 5000));
   EXPECT_THAT(link_sizes(8), ElementsAre(8));
   EXPECT_EQ(link_sizes(1'000'000'000).size(), 10u);
-  EXPECT_LE(link_sizes(~0ull).size(), most_link_sizes);
+  EXPECT_LE(link_sizes(~0ull).size(), max_link_sizes);
 }
 
 TEST(BusFactor, AsNcclTestsHasIt) {
@@ -97,14 +97,14 @@ TEST(BusFactor, AsNcclTestsHasIt) {
 double transfer_seconds(const PairPlan& plan, const PairProbe& probe) {
   double sum = 0;
   for (const TransferRow& row : plan.rows)
-    sum += row.count * (probe.least_seconds + static_cast<double>(row.bytes) / probe.bytes_per_second);
+    sum += row.count * (probe.min_seconds + static_cast<double>(row.bytes) / probe.bytes_per_second);
   return 4 * sum * plan.repeats;
 }
 
 TEST(PairPlan, AFastLinkMovesAllThatWasAskedFor) {
-  const LinksOptions options;  // of a GPU
+  const LinksOptions options;  // for GPUs
   const LinkLimits limits = link_limits(true, 30);
-  const PairPlan plan = plan_pair(options, limits, {.least_seconds = 1e-5, .bytes_per_second = 390e9});
+  const PairPlan plan = plan_pair(options, limits, {.min_seconds = 1e-5, .bytes_per_second = 390e9});
   EXPECT_EQ(plan.repeats, 10);
   EXPECT_EQ(plan.largest(), options.size);
   EXPECT_EQ(plan.rows.back().count, 1) << "the clock runs long enough for one";
@@ -117,7 +117,7 @@ TEST(PairPlan, ASlowLinkTakesItsTimeAndNoMore) {
   options.size = 16'000'000;
   const LinkLimits limits = link_limits(false, 30);
   for (const double bits : {1e6, 1e7, 1e8, 1e9, 1e10}) {
-    const PairProbe probe{.least_seconds = 5e-5, .bytes_per_second = bits / 8};
+    const PairProbe probe{.min_seconds = 5e-5, .bytes_per_second = bits / 8};
     const PairPlan plan = plan_pair(options, limits, probe);
     EXPECT_LE(transfer_seconds(plan, probe), limits.trial_seconds) << bits;
     EXPECT_GE(plan.repeats, 3) << bits;
@@ -133,7 +133,7 @@ TEST(PairPlan, FewerRepeatsComeBeforeSmallerSizes) {
   options.size = 16'000'000;
   const auto plan_at = [&](double bytes_per_second) {
     return plan_pair(options, link_limits(false, 30),
-                     {.least_seconds = 1e-5, .bytes_per_second = bytes_per_second});
+                     {.min_seconds = 1e-5, .bytes_per_second = bytes_per_second});
   };
   EXPECT_EQ(plan_at(0.25e9).repeats, 5);
   EXPECT_EQ(plan_at(0.25e9).largest(), options.size);
@@ -147,8 +147,7 @@ TEST(PairPlan, OneRepeatStaysOne) {
   LinksOptions options;
   options.repeats = 1;
   options.size = 1000;
-  const PairPlan plan =
-      plan_pair(options, link_limits(false, 2), {.least_seconds = 10, .bytes_per_second = 1});
+  const PairPlan plan = plan_pair(options, link_limits(false, 2), {.min_seconds = 10, .bytes_per_second = 1});
   EXPECT_EQ(plan.repeats, 1);
   EXPECT_EQ(plan.rows.size(), 1u);
 }

@@ -1,4 +1,4 @@
-// What becomes of a trial's figures: their entries in the result.
+// Conversion of a trial's metrics into result entries.
 #include "workload/links/link_results.hpp"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@ namespace {
 using namespace fixtures;
 using testing::HasSubstr;
 
-/// 1 GB one way in 2.5 ms, both ways in 2.6.
+/// 1 GB one way in 2.5 ms, both ways in 2.6 ms.
 PairSide side(double one_way = 2.5e-3) {
   PairSide side;
   side.largest = 1'000'000'000;
@@ -54,7 +54,7 @@ TEST(TimingOf, MedianAndEnds) {
   EXPECT_TRUE(bandwidth_json(1e9, {})["gb_per_second"].is_null());
 }
 
-/// Blocks of about 2 us; every `strange`th one takes 40 times as long, as the host was late with it or not.
+/// Blocks of about 2 us; every `strange`th takes 40 times as long, because of a late host or not.
 std::vector<LinkRepeat> blocks_of(int count, int strange, bool led) {
   std::vector<LinkRepeat> blocks;
   for (int i = 0; i < count; ++i) {

@@ -9,7 +9,7 @@ namespace {
 
 using namespace fixtures;
 
-/// Both ways round, which must be the same.
+/// In both directions, which must agree.
 LinkType type_of(const LinkEndpoint& a, const LinkEndpoint& b) {
   const LinkType type = classify(a, b), back = classify(b, a);
   EXPECT_EQ(type.text, back.text);
@@ -35,7 +35,7 @@ TEST(LinkType, TheFewerLinksThatAreUpCount) {
   EXPECT_DOUBLE_EQ(*type.line_rate_bytes_per_second, 400e9);
 }
 
-TEST(LinkType, GpusThatAreJoinedDirectly) {  // as in a DGX with A100s of a bridge, or a V100 cube
+TEST(LinkType, GpusThatAreJoinedDirectly) {  // as in a DGX with A100s on a bridge, or a V100 cube mesh
   LinkEndpoint a = gpu_end(0), b = gpu_end(1), c = gpu_end(2);
   const auto join = [](LinkEndpoint& from, const LinkEndpoint& to, int links) {
     for (int i = 0; i < links; ++i)

@@ -21,7 +21,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 constexpr float largest = std::numeric_limits<float>::max();
 
-/// What steps from the first one on gave when they were repeated: what each rank's loss was.
+/// The result of a repetition of steps from `first_step` on: each rank's own loss.
 Repetition repeated(std::int64_t first_step, std::vector<std::vector<float>> own_losses) {
   Repetition made{.alike = true, .states = {}, .first_step = first_step};
   for (const std::vector<float>& losses : own_losses) {
@@ -33,14 +33,14 @@ Repetition repeated(std::int64_t first_step, std::vector<std::vector<float>> own
   return made;
 }
 
-// What is kept of the losses
+// The recorded losses
 
 class LossesKept : public ::testing::Test {
  protected:
   void keep(std::int64_t first, std::int64_t end) {
     for (std::int64_t step = first; step < end; ++step) losses.keep(step, {1, 2, 3});
   }
-  /// Compared with a repetition that leaves the ranks unlike, so that it changes nothing.
+  /// Compared with a repetition that leaves the ranks different, so that it changes nothing.
   std::optional<Deviation> compared(Repetition again) {
     again.alike = false;
     return losses.compare(again);
@@ -96,7 +96,7 @@ TEST_F(LossesKept, AreThoseOfARepetitionWhenALaterStepIsRepeated) {
 }
 
 TEST_F(LossesKept, AreNoneOnceTheyAreTooMany) {
-  const std::vector<float> many(LossHistory::most_losses / 4, 1.0f);
+  const std::vector<float> many(LossHistory::max_losses / 4, 1.0f);
   for (std::int64_t step = 0; step < 4; ++step) losses.keep(step, many);
   EXPECT_FALSE(losses.too_many());
   EXPECT_EQ(losses.end(), 4);
@@ -115,7 +115,7 @@ TEST_F(LossesKept, AreNoneOfOneRankAlone) {
   EXPECT_EQ(losses.end(), 0);
 }
 
-// The loss that is watched, on rank 3 of 4
+// The monitored loss, on rank 3 of 4
 
 class LossWatched : public ::testing::Test {
  protected:

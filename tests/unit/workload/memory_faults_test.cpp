@@ -26,7 +26,7 @@ using test::small_host_device;
 using test::World;
 using ::testing::HasSubstr;
 
-/// One bit that is always `value` once `cell` is set: put there, in order, behind each operation that writes.
+/// One bit that is stuck at `value` once `cell` is set: set in stream order after each write operation.
 class StuckDevice : public ForwardingDevice {
  public:
   StuckDevice(std::uint32_t mask, bool value) : ForwardingDevice(small_host_device()) {
@@ -83,7 +83,7 @@ TEST(MemoryWorkload, TellsACellStuckAtZeroOnce) {
   for (const double duty : {1.0, 0.5}) tells_a_stuck_cell_once(false, duty);
 }
 
-/// Reads a word wrong, once, in the operation that is asked for; what is stored stays right.
+/// Misreads a word once in the requested operation; the stored data stay correct.
 class MisreadingDevice : public ForwardingDevice {
  public:
   MisreadingDevice() : ForwardingDevice(small_host_device()) {}
@@ -102,7 +102,7 @@ class MisreadingDevice : public ForwardingDevice {
   const Flip misread{.first = 50, .count = 3, .stride = 10, .mask = 0x11};
 };
 
-/// The only fault that a patrol tells whose device misreads once.
+/// The only fault that the memory test reports on a device that misreads once.
 Json fault_of_misreading(std::atomic<bool> MisreadingDevice::*where, double duty = 1) {
   auto device = std::make_unique<MisreadingDevice>();
   (*device).*where = true;
@@ -226,7 +226,7 @@ TEST(MemoryLedger, TellsEachWordOnceAndABadBlockOnce) {
   EXPECT_EQ(ledger.news(0, found(1, {40}))->index, 40u);
 }
 
-/// Multiplies, and turns, otherwise than asked in one call out of many.
+/// Computes a GEMM or an extreme iteration differently in one call out of many.
 class SlippingDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -245,8 +245,8 @@ class SlippingDevice : public ForwardingDevice {
   int products_ = 0, turns_ = 0;
 };
 
-/// What the workload finds on that device until each block was an operand about once. `begin` comes when all
-/// is prepared.
+/// The workload's faults on that device until each block was an operand about once. `begin` is called after
+/// preparation.
 std::vector<Json> faults_of_operands(
     std::unique_ptr<Device> device, const std::function<void()>& begin = [] {}) {
   World world(std::move(device));
@@ -281,7 +281,7 @@ TEST(MemoryWorkload, SinesThatDifferWhenRepeatedAreAFault) {
   EXPECT_EQ(faults[0]["kind"], "extreme");
 }
 
-/// Makes one turn too many, in both runs.
+/// Computes one iteration too many, in both runs.
 class OverturningDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -300,7 +300,7 @@ TEST(MemoryWorkload, SinesThatAreWrongEachTimeAreAFault) {
   EXPECT_NE(faults[0]["expected"], faults[0]["actual"]);
 }
 
-/// Makes one turn too many, of several words at a time, in both runs.
+/// Computes one iteration too many for several words at once, in both runs.
 class OverturningBlocksDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -316,14 +316,14 @@ TEST(MemoryWorkload, SinesOfBlocksAgreeWithThoseOfOneWord) {
   EXPECT_EQ(faults[0]["kind"], "extreme");
 }
 
-/// Does no product at all: its result is whatever lay there.
+/// Computes no GEMM: its result is the previous memory content.
 class ProductlessDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
   Status gemm(const Gemm&, Stream&) override { return {}; }
 };
 
-/// Makes no turn of sine and exponential.
+/// Computes no iteration of sine and exponential.
 class TurnlessDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -345,14 +345,14 @@ TEST(MemoryWorkload, ProductsThatAreNotMadeAreAFault) {
   EXPECT_EQ(faults[0]["kind"], "gemm");
 }
 
-/// Whose operations all last as long, so that sizes which follow from rates are the same in every run.
+/// All its operations take equally long, so that sizes derived from rates are the same in every run.
 class EvenDevice : public ForwardingDevice {
  public:
   EvenDevice() : ForwardingDevice(small_host_device()) {}
   Result<double> elapsed_ms(const Event&, const Event&) override { return 5.0; }
 };
 
-/// Counts the products, and how often the next one has another precision.
+/// Counts GEMMs, and how often the precision changes between them.
 class CountingDevice : public EvenDevice {
  public:
   Status gemm(const Gemm& call, Stream& stream) override {
@@ -366,8 +366,7 @@ class CountingDevice : public EvenDevice {
   Precision last_ = Precision::fp64;
 };
 
-/// A block of fp32 has 16 products, one of int8 8 of them: one block after the other would be 2 switches
-/// in 24.
+/// An fp32 block has 16 GEMMs, an int8 block 8: block after block would give 2 switches in 24.
 TEST(MemoryWorkload, TwoBlocksAreMultipliedInTurn) {
   auto device = std::make_unique<CountingDevice>();
   CountingDevice& counts = *device;
@@ -381,8 +380,7 @@ TEST(MemoryWorkload, TwoBlocksAreMultipliedInTurn) {
   EXPECT_GE(counts.switches, counts.products / 3) << counts.products;
 }
 
-/// A run that goes back to a step before numbers its operands anew while those of the first time are
-/// multiplied.
+/// A run that goes back to an earlier step renumbers its operands while those of the first time are in GEMMs.
 TEST(MemoryWorkload, OperandsOfOneNameAreNotTakenForEachOther) {
   World world(std::make_unique<EvenDevice>());
   world.load.set_lead(LoadLead::products);
@@ -397,7 +395,7 @@ TEST(MemoryWorkload, OperandsOfOneNameAreNotTakenForEachOther) {
   EXPECT_TRUE(world.faults().empty());
 }
 
-/// Every product of a precision has a column with the same wrong bits.
+/// Every GEMM of a precision has a column with the same wrong bits.
 class MiscountingDevice : public EvenDevice {
  public:
   MiscountingDevice(Precision precision, std::uint32_t mask) : precision_(precision), mask_(mask) {}
@@ -433,11 +431,11 @@ TEST(MemoryWorkload, AProductThatIsWrongInEveryRepetitionIsFoundByItsVerificatio
   }
 }
 
-/// Where operands are numbered anew, and the first number there.
+/// The step from which operands are renumbered, and their first number.
 constexpr std::int64_t later_step = 256;
 constexpr std::uint64_t first_later_name = 1 << 16;
 
-/// The answers of a rank's operands from a step on, by name; after some that it had before.
+/// A rank's operand answers from a step on, by name, after some earlier ones.
 std::map<std::uint64_t, OperandAnswer> answers_of(std::unique_ptr<Device> device, double duty,
                                                   std::size_t before = 0) {
   World world(std::move(device));
@@ -470,7 +468,7 @@ TEST(MemoryWorkload, RanksMultiplyTheSameOperandsAndSoCompare) {
       EXPECT_EQ(like.precision, answer.precision);
       EXPECT_EQ(like.rows, answer.rows);
     }
-    // The last block is smaller, and its turn comes for another name in each run.
+    // The last block is smaller and belongs to a different name in each run.
     if (other.at(name).pairs != answer.pairs || wrong.at(name).pairs != answer.pairs) continue;
     EXPECT_EQ(answer.digest, other.at(name).digest) << "operand " << name;
     const bool is_wrong = answer.precision == static_cast<std::uint32_t>(Precision::fp32);

@@ -26,7 +26,7 @@ constexpr int instances = 400;
 using Random = std::mt19937_64;
 using MakeFault = std::function<std::unique_ptr<CellFault>(Random&, const SimulatedRegion&)>;
 
-/// Where two cells of one fault are, seen from the victim.
+/// Relative location of the aggressor cell, seen from the victim.
 enum class Aggressor { lower, higher, same_word, other_wave, same_wave, other_block };
 constexpr std::size_t wave_words = 16;
 
@@ -129,7 +129,7 @@ MakeFault two_cells(Aggressor where) {
   };
 }
 
-/// A bit that keeps one of its values for `from` to `to` reads and writes.
+/// A bit that retains one of its values for `from` to `to` reads and writes.
 MakeFault retention(std::uint64_t from, std::uint64_t to) {
   return [from, to](Random& random, const SimulatedRegion& region) {
     return std::make_unique<test::Retention>(any_bit(random, region), coin(random),
@@ -145,7 +145,7 @@ struct Setting {
   int count = instances;
 };
 
-/// How many of the instances no pass saw.
+/// The number of instances that no pass detected.
 int missed(const MakeFault& make, const Setting& setting = {}) {
   int missed = 0;
   for (int i = 0; i < setting.count; ++i) {
@@ -165,7 +165,7 @@ const MemoryTest& named(std::string_view name) {
   throw std::runtime_error("no such test of memory");
 }
 
-// A suite of one or two tests starts in the middle of its first round: so it gets more of them.
+// A suite of one or two tests starts in the middle of its first round, so it gets more rounds.
 constexpr SimulatedRegion one_block{.blocks = 1, .block_words = 64};
 constexpr Aggressor in_block[] = {Aggressor::lower, Aggressor::higher, Aggressor::same_word};
 
@@ -200,7 +200,7 @@ TEST(MemorySuite, FindsEveryAddressFaultInOneRound) {
 
 TEST(MemorySuite, FindsEveryBitThatDoesNotKeepAValueOverASweep) {
   const SimulatedRegion region;
-  // The shortest sweep: all blocks but one are read, read and written.
+  // The shortest sweep: all blocks except one are read, read and written.
   const std::uint64_t sweep = 3 * (region.words() - region.block_words);
   EXPECT_EQ(missed(retention(1, sweep)), 0);
 }
@@ -219,14 +219,14 @@ TEST(MemorySuite, FindsEveryBitThatDoesNotKeepAValueOverARound) {
   Setting setting{.region = region, .rounds = 2 * blocks_a_hold + 1, .count = 60};
   const MakeFault fault = retention(round / 2, round * 8 / 10);
   EXPECT_EQ(missed(fault, setting), 0);
-  // It is the hold that finds them.
+  // Only the retention test detects them.
   std::vector<MemoryTest> without(memory_suite().begin(), memory_suite().end());
   for (MemoryTest& test : without) test.hold = false;
   setting.suite = without;
   EXPECT_GT(missed(fault, setting), 45);
 }
 
-// What one block's work does to another that rests depends on random patterns: a few rounds meet all cases.
+// The effect of one block's work on an idle one depends on random patterns: a few rounds cover all cases.
 TEST(MemorySuite, FindsEveryCouplingBetweenBlocksInSomeRounds) {
   const Setting setting{.rounds = 12};
   EXPECT_EQ(missed(inversion(Aggressor::other_block), setting), 0);
@@ -241,7 +241,7 @@ TEST(MemorySuite, FindsEveryCouplingBetweenTheWavesOfADeviceInOneRound) {
   EXPECT_EQ(missed(state(Aggressor::other_wave), setting), 0);
 }
 
-// Within a wave no order is promised, so it takes the random patterns of some rounds.
+// The order within a wave is undefined, so detection needs the random patterns of some rounds.
 TEST(MemorySuite, FindsEveryCouplingWithinAWaveInSomeRounds) {
   const Setting setting{.rounds = 12, .wave = wave_words};
   EXPECT_EQ(missed(inversion(Aggressor::same_wave), setting), 0);
@@ -298,7 +298,7 @@ TEST(MemorySuite, HasEveryTestThatIsPromised) {
     EXPECT_STREQ(named(name).name, name);
 }
 
-/// One visit after the other, without memory.
+/// Runs one block pass after the other, without memory.
 void go_through_test(BlockCourse& course) {
   if (!course.held())
     for (const MemoryPass& pass : course.test().passes) course.wrote(pass);

@@ -60,7 +60,7 @@ TEST(MemoryPlan, NothingIsLeftToFillWhereMoreIsUsed) {
   EXPECT_TRUE(plan.value().block_bytes.empty());
 }
 
-/// A GPU, as far as its name goes, whose verifications take as long as it is told.
+/// A GPU by name only, whose verifications take the set time.
 class SlowDevice : public ForwardingDevice {
  public:
   explicit SlowDevice(const char* backend) : ForwardingDevice(small_host_device()) {
@@ -87,8 +87,7 @@ std::vector<Json> findings_with(const char* backend, int delay_ms, double duty, 
   MemoryOptions options = fill_of(64 << 20);
   options.starvation_seconds = window_s;
   MemoryWorkload memory(world.environment, options);
-  device.delay_ms =
-      delay_ms == 0 ? 20 : 0;  // where all is to be well, this process may have little of its core
+  device.delay_ms = delay_ms == 0 ? 20 : 0;  // clean runs may get little time of their core
   EXPECT_TRUE(memory.prepare().ok());
   device.delay_ms = delay_ms;
   EXPECT_TRUE(memory.start().ok());
@@ -126,7 +125,7 @@ TEST(MemoryWorkload, VerifiesAndUsesEveryBlock) {
   MemoryWorkload memory(world.environment, fill_of(12'345'679));
   ASSERT_TRUE(memory.prepare().ok());
   ASSERT_TRUE(memory.start().ok());
-  // One block after the other is an operand: each word has one turn at least, twice, when all were.
+  // Blocks become operands in sequence: after all were operands, each word has at least one iteration, twice.
   ASSERT_TRUE(eventually([&] {
     return figure(memory, "minimum_visits") >= 10 &&
            figure(memory, "sine_exponential_turns") >= 3 * figure(memory, "filled_bytes") / 4;
@@ -314,7 +313,7 @@ TEST(MemoryShare, AFaultOnPurposeInAFreedBlockGoesElsewhere) {
   EXPECT_EQ(figure(memory, "mismatches"), 6u);
 }
 
-/// The share of the time that the device verifies at this duty, measured over a while; so few blocks are no
+/// The fraction of time in which the device verifies at this duty cycle. The blocks are too few to be
 /// operands.
 double patrol_share(double duty) {
   World world;
@@ -346,13 +345,13 @@ TEST(MemoryDuty, AStopDoesNotWaitForTheRest) {
   World world;
   MemoryWorkload memory(world.environment, fill_of(16 << 20, 300));
   ASSERT_TRUE(memory.prepare().ok());
-  world.load.set_duty(LoadControl::least_duty);
+  world.load.set_duty(LoadControl::min_duty);
   ASSERT_TRUE(memory.start().ok());
   ASSERT_TRUE(eventually([&] { return memory.report().figures["bytes_verified"] > 0; }));
   ASSERT_TRUE(memory.finish(true).ok());
 }
 
-/// A pass may be in line when the stop comes; at this duty nearly every stop falls into such a moment.
+/// A pass may be queued at the stop; at this duty cycle nearly every stop occurs in such a moment.
 TEST(MemoryDuty, AStopAtAnyMomentLeavesNoWrongWord) {
   for (int milliseconds = 1; milliseconds <= 20; ++milliseconds) {
     World world;
@@ -408,7 +407,7 @@ TEST(MemoryWorkload, StopsQuickly) {
   ASSERT_TRUE(memory.finish(true).ok());
 }
 
-/// Fails for good when asked to.
+/// Fails permanently on request.
 class FailingDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;

@@ -31,7 +31,7 @@ struct Audited {
     stream = std::move(device->create_stream(StreamPriority::normal).value());
     audit = std::move(
         OperationAudit::create(
-            *device, {.gemms = 8, .most_rows = 64, .widest_layer = 64, .other_operations = 2, .seed = 3})
+            *device, {.gemms = 8, .max_rows = 64, .widest_layer = 64, .other_operations = 2, .seed = 3})
             .value());
     for (const std::int64_t elements : {64 * 32, 48 * 32, 64 * 48})
       buffers.push_back(std::move(device->allocate(static_cast<std::size_t>(elements) * 4).value()));
@@ -44,7 +44,7 @@ struct Audited {
     EXPECT_TRUE(device->gemm(gemm, *stream).ok());
     EXPECT_TRUE(device->synchronize(*stream, timeout_s).ok());
   }
-  /// Of so many GEMMs that are all this one.
+  /// The report for `gemms` GEMMs, all equal to this one.
   OperationAuditReport report(const OperationAudit::Selection& selection, int gemms = 1) {
     audit->begin(Precision::fp32, selection);
     for (int i = 0; i < gemms; ++i) {

@@ -13,7 +13,7 @@
 namespace egt {
 namespace {
 
-/// An event counts as reached 0.3 s after it was first asked for.
+/// An event completes 0.3 s after its first query.
 class LateEvents : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -29,7 +29,7 @@ class LateEvents : public ForwardingDevice {
   std::map<const Event*, Clock::time_point> asked_;
 };
 
-/// Three operations in flight at most.
+/// At most three operations in flight.
 class Pipelines : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -29,7 +29,7 @@ struct Steps {
   std::vector<double> losses, extra_ms, compute_ms;
 };
 
-/// A run of training with these faults on purpose, two steps in line as in the real one.
+/// Training with these injected faults and two steps in flight, as in a real run.
 Steps run(World& world, int steps) {
   std::unique_ptr<SlowInjection> slow;
   auto made = MlpTrainer::create(*world.device, world.communicator, network());
@@ -50,7 +50,7 @@ Steps run(World& world, int steps) {
     all.compute_ms.push_back(*result.value().compute_ms);
     all.extra_ms.push_back(slow->extra_ms());
   }
-  made.value().reset();  // the trainer goes first
+  made.value().reset();  // the trainer is destroyed first
   return all;
 }
 
@@ -59,13 +59,13 @@ double sum_of_last(const std::vector<double>& values, int count) {
 }
 
 std::vector<Json> injections_of(World& world) {
-  std::vector<Json> told;
+  std::vector<Json> reported;
   for (const Record& record : world.records.drain())
-    if (record.kind == RecordKind::injection) told.push_back(record.body);
-  return told;
+    if (record.kind == RecordKind::injection) reported.push_back(record.body);
+  return reported;
 }
 
-/// What is added over what the passes take without it, over the last steps.
+/// Relative increase of the pass time over the last steps.
 double share_added(const Steps& steps) {
   const double extra = sum_of_last(steps.extra_ms, 40);
   return extra / (sum_of_last(steps.compute_ms, 40) - extra);
@@ -76,11 +76,11 @@ TEST(SlowInjection, AddsFivePercentToEveryStepAndTellsOnce) {
   const Steps steps = run(world, 80);
   for (std::size_t s = 0; s < 20; ++s) EXPECT_EQ(steps.extra_ms[s], 0) << s;
   EXPECT_NEAR(share_added(steps), 0.05, 0.01);
-  const std::vector<Json> told = injections_of(world);
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0]["kind"], "slow");
-  EXPECT_EQ(told[0]["struck_step"], 20);
-  EXPECT_THAT(told[0]["where"].get<std::string>(), testing::StartsWith("every step from 20 on, +"));
+  const std::vector<Json> reported = injections_of(world);
+  ASSERT_EQ(reported.size(), 1u);
+  EXPECT_EQ(reported[0]["kind"], "slow");
+  EXPECT_EQ(reported[0]["struck_step"], 20);
+  EXPECT_THAT(reported[0]["where"].get<std::string>(), testing::StartsWith("every step from 20 on, +"));
 }
 
 TEST(SlowInjection, AddsThePercentThatIsAskedFor) {

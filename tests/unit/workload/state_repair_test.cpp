@@ -60,7 +60,7 @@ TEST(FurthestFrom, TheSignOfAZeroIsNoDistance) {
   EXPECT_THAT(furthest(0.0f, {0.0f, -0.0f}), IsEmpty());
 }
 
-// Two ranks, tensors 0 and 1, of which the repetition's digests are 1 each
+// Two ranks, tensors 0 and 1; each of the repetition's digests is 1
 
 Answers answers(std::vector<std::uint64_t> digests) {
   Answers all;
@@ -69,10 +69,10 @@ Answers answers(std::vector<std::uint64_t> digests) {
 }
 const Answers right = answers({1, 1});
 
-Dissent both_suspected(std::size_t question = 0, std::uint64_t count = 1) {
+Mismatch both_suspected(std::size_t question = 0, std::uint64_t count = 1) {
   return {question, -1, {0, 1}, Blame::ambiguous, {}, {}, count};
 }
-/// Rank 0 holds `first`, rank 1 `second` where the repetition gave 1.
+/// Rank 0 holds `first`, rank 1 `second`; the repetition gave 1.
 StateDifference word_of(std::size_t question, float first, float second) {
   return {question, {{7, {float_bits(first), float_bits(second)}, float_bits(1.0f)}}};
 }
@@ -82,12 +82,12 @@ Repetition repetition() {
 
 struct Decided {
   std::vector<int> ranks;              ///< -1: suspects
-  std::vector<std::size_t> questions;  ///< the first of each
+  std::vector<std::size_t> questions;  ///< the first one of each
 };
 Decided decided(const std::vector<Answers>& states, const std::vector<StateDifference>& differences,
                 const Deviation& deviation, std::int64_t candidate_step) {
   Decided found;
-  for (const Dissent& dissent :
+  for (const Mismatch& dissent :
        decide_by_repetition(both_suspected(), states, differences, repetition(), deviation, candidate_step)) {
     found.ranks.push_back(dissent.rank);
     found.questions.push_back(dissent.question);

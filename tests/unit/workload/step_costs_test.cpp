@@ -10,14 +10,14 @@ namespace {
 
 constexpr double plain_ms = 10, check_ms = 6;
 
-/// Steps of 10 ms with a check behind each `every`-th, which delays the next two by 4 and 2 ms.
+/// Steps of 10 ms with a check after every `every`th, which delays the next two by 4 and 2 ms.
 class Steps {
  public:
   explicit Steps(std::int64_t every) : every_(every) {}
 
   StepCosts costs;
   int notes = 0;
-  StepNote last_note;
+  StepMessage last_note;
 
   void run(std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) step(time_of(next_));
@@ -25,7 +25,7 @@ class Steps {
   void step(std::optional<double> ms) {
     if ((next_ + 1) % every_ == 0) costs.check_enqueued(next_);
     costs.add(next_++, ms);
-    const StepNote note = costs.take_note();
+    const StepMessage note = costs.take_note();
     if (note.step_ms == 0) return;
     ++notes;
     last_note = note;
@@ -59,7 +59,7 @@ TEST_P(StepCostsEvery, AreWhatTheStepsBehindAChecksTakeLonger) {
   const std::int64_t every = GetParam();
   Steps steps(every);
   constexpr int checks = 25;
-  steps.run(checks * every + 2);  // up to the second step behind the last check
+  steps.run(checks * every + 2);  // up to the second step after the last check
   EXPECT_EQ(steps.notes, checks);
   EXPECT_FLOAT_EQ(steps.last_note.check_ms, check_ms);
   EXPECT_FLOAT_EQ(steps.last_note.step_ms, plain_ms);

@@ -26,7 +26,7 @@ const ReadinessOptions small{.every = 4,
                              .updated = 256,
                              .cleanup_share = 0.02};
 
-/// A run of it on one rank. Rounds: at the start, behind steps 3, 7 and 11, and at the end.
+/// A run of the workload on one rank. Rounds: at the start, after steps 3, 7 and 11, and at the end.
 struct Job {
   explicit Job(std::unique_ptr<Device> device = small_host_device()) : world(std::move(device)) {
     world.place.rank = 0;
@@ -42,7 +42,7 @@ struct Job {
     for (std::int64_t step = 0; step < steps; ++step) {
       before_step(step);
       ASSERT_TRUE(readiness->enqueue({.index = step}).ok());
-      ASSERT_TRUE(readiness->retire(step - 1, outcome).ok());  // of the first: none
+      ASSERT_TRUE(readiness->retire(step - 1, outcome).ok());  // of the first step: none
     }
     ASSERT_TRUE(readiness->retire(steps - 1, outcome).ok());
     ASSERT_TRUE(readiness->finish(false).ok());
@@ -97,7 +97,7 @@ TEST(Readiness, ADeviceThatBecomesIdleIsWrongInAllThatIsComputed) {
   EXPECT_EQ(job.figure("cleanups"), 2) << "its memory is as it was";
 }
 
-/// Wrong in the same way each time, as only the host's own computation shows.
+/// Wrong in the same way each time; only the host's own computation reveals it.
 class ScalingDevice : public ForwardingDevice {
  public:
   explicit ScalingDevice(std::int64_t columns) : ForwardingDevice(small_host_device()), columns_(columns) {}
@@ -128,7 +128,7 @@ TEST(Readiness, ProductsThatAreAlwaysWrongAreSeenByTheHost) {
   EXPECT_THAT(job.faults[0].at("where").get<std::string>(), HasSubstr("the product of encodings"));
 }
 
-/// The last sample looks like the first.
+/// The last sample appears equal to the first.
 class ConfusingDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -148,7 +148,7 @@ TEST(Readiness, AnotherBestMatchThanItselfIsWrong) {
   EXPECT_EQ(job.faults[0].at("actual"), "23");
 }
 
-/// Makes the steps of an optimizer a little wider.
+/// Takes slightly larger optimizer steps.
 class HastyDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -168,7 +168,7 @@ TEST(Readiness, AStepOfAnOptimizerThatIsAlwaysWrongIsSeenByTheHost) {
   EXPECT_EQ(job.figure("optimizer_steps"), 5) << "those of SGD";
 }
 
-/// Keeps a part of each large piece of memory that is given back, for the first `rounds` times.
+/// Keeps part of each large allocation that is freed, for the first `rounds` times.
 class LeakingDevice : public ForwardingDevice {
  public:
   explicit LeakingDevice(int rounds) : ForwardingDevice(small_host_device()), rounds_(rounds) {}
@@ -204,7 +204,7 @@ TEST(Readiness, MemoryThatOthersTakeMeanwhileIsForgiven) {
   EXPECT_EQ(job.failure(), "");
 }
 
-/// Counts what is taken from it.
+/// Counts allocations.
 class CountingDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -225,7 +225,7 @@ TEST(Readiness, NoMemoryIsTakenWhileStepsAreMade) {
   EXPECT_GT(device.taken, last) << "at the end it is";
 }
 
-/// Has large memory only once at a time, and once more.
+/// Fails every second large allocation.
 class ScarceDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -246,7 +246,7 @@ TEST(Readiness, MemoryThatCannotBeTakenAgainIsNoCleanup) {
   EXPECT_THAT(job.failure(), HasSubstr("could not be taken again: there is no such piece"));
 }
 
-/// Looks at no memory, for a while.
+/// Skips memory verification for a while.
 class BlindDevice : public ForwardingDevice {
  public:
   BlindDevice(std::unique_ptr<Device> device, int times)
@@ -260,7 +260,7 @@ class BlindDevice : public ForwardingDevice {
 };
 
 TEST(Readiness, AVerificationThatDoesNotLookIsAFaultAlsoOnce) {
-  for (const int times : {2, 1000}) {  // two are one cleanup
+  for (const int times : {2, 1000}) {  // two verifications are one cleanup
     Job job(std::make_unique<BlindDevice>(small_host_device(), times));
     job.run();
     ASSERT_THAT(job.kinds(), testing::Contains("memory")) << times;
@@ -269,7 +269,7 @@ TEST(Readiness, AVerificationThatDoesNotLookIsAFaultAlsoOnce) {
   }
 }
 
-/// One word does not keep what is written.
+/// One word does not retain what is written.
 class ForgetfulDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;

@@ -10,15 +10,15 @@
 /// Linear interpolation of time-stamped streams to one timeline, shared by host and device.
 namespace egt {
 
-constexpr int most_fusion_streams = 4;
+constexpr int max_fusion_streams = 4;
 
 /// `streams` streams of samples. Each batch element has its own samples and timeline.
 struct FusionShape {
   std::int64_t batch = 0;
-  std::int64_t steps = 0;                          ///< of the timeline
-  int streams = 0;                                 ///< 1 .. most_fusion_streams
-  std::int64_t samples[most_fusion_streams] = {};  ///< of each stream, below 2^31
-  std::int64_t dims[most_fusion_streams] = {};     ///< values per sample, of each stream
+  std::int64_t steps = 0;                         ///< of the timeline
+  int streams = 0;                                ///< 1 .. max_fusion_streams
+  std::int64_t samples[max_fusion_streams] = {};  ///< of each stream, below 2^31
+  std::int64_t dims[max_fusion_streams] = {};     ///< values per sample, of each stream
 
   std::int64_t total_dims() const {
     std::int64_t sum = 0;

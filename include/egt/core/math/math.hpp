@@ -32,6 +32,12 @@ EGT_HD float extreme_phase(std::uint64_t place) {
 /// About the golden ratio, whose multiples fill [0, 1) evenly.
 constexpr float phase_advance = 5184443.0f / 8388608.0f;
 
+/// The phase of the next iteration.
+EGT_HD float next_phase(float phase) {
+  phase += phase_advance;
+  return phase >= 1.0f ? phase - 1.0f : phase;
+}
+
 /// Injected fault: flips these bits in the result of iteration `turn`, from 0.
 struct ChainFault {
   int turn = -1;
@@ -53,8 +59,7 @@ EGT_HD ExtremeChain extreme(float start, float phase, int iterations, const Chai
     v = float_from_bits(float_bits(v) ^ (i == fault.turn ? fault.mask : 0u));
     sum += v;
     bits = bits * 31u + float_bits(v);
-    phase += phase_advance;
-    if (phase >= 1.0f) phase -= 1.0f;
+    phase = next_phase(phase);
   }
   return {iterations > 0 ? sum / static_cast<float>(iterations) : 0.0f, bits};
 }

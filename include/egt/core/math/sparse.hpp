@@ -39,7 +39,7 @@ struct KeyDigit {
   EGT_HD std::uint32_t before(std::uint32_t key) const { return key >> (shift + bits); }
 };
 constexpr KeyDigit key_digits[] = {{20, 11}, {10, 10}, {0, 10}};
-constexpr int most_digit_values = 1 << 11;
+constexpr int max_digit_values = 1 << 11;
 
 }  // namespace math
 
@@ -47,7 +47,7 @@ constexpr int most_digit_values = 1 << 11;
 struct TopKScratch {
   static constexpr int chunks = 1024;  ///< consecutive ranges of about the same length
 
-  std::uint32_t histogram[math::most_digit_values];
+  std::uint32_t histogram[math::max_digit_values];
   std::uint32_t key;   ///< of the smallest selected element, as far as its digits are known
   std::uint32_t left;  ///< selected elements with that key: those of the lowest index
   std::uint32_t larger[chunks], equal[chunks];

@@ -14,11 +14,11 @@ namespace egt {
 /// p lies in voxel floor((p - min) * (dims / (max - min))), computed in fp64, or in the last voxel if that is
 /// rounded up to dims.
 struct VoxelGrid {
-  static constexpr std::int32_t most_dims = 1024;
+  static constexpr std::int32_t max_dims = 1024;
 
   float min[3] = {-1.0f, -1.0f, -1.0f};
   float max[3] = {1.0f, 1.0f, 1.0f};
-  std::int32_t dims[3] = {256, 256, 256};  ///< x, y, z; each 1 .. most_dims
+  std::int32_t dims[3] = {256, 256, 256};  ///< x, y, z; each 1 .. max_dims
 
   std::int64_t voxels() const { return std::int64_t{dims[0]} * dims[1] * dims[2]; }
 };

@@ -14,8 +14,8 @@
 /// the points of each tile, assigns each tile a range, and moves the points there.
 namespace egt {
 
-constexpr std::uint32_t most_regions = 4096;
-constexpr std::uint32_t most_region_points = 4096;  ///< a bin's capacity: one block of a GPU sorts it
+constexpr std::uint32_t max_regions = 4096;
+constexpr std::uint32_t max_region_points = 4096;  ///< a bin's capacity: one block of a GPU sorts it
 
 /// Tiles that are sorted together: those whose numbers agree except for the last `shift` bits.
 struct VoxelRegions {
@@ -26,13 +26,13 @@ struct VoxelRegions {
   /// As many tiles as a label can hold, but with a mean number of points that leaves a bin room for
   /// variation. A bin of uniformly distributed points (Poisson) hardly ever gets more than `room`.
   VoxelRegions(std::uint64_t points, std::uint64_t tiles) {
-    constexpr double most_mean = 3000.0;
+    constexpr double max_mean = 3000.0;
     for (std::uint32_t bits = math::TilePoint::label_bits + 1; bits-- > 0;) {
       const std::uint64_t regions = (tiles + (1u << bits) - 1) >> bits;
       const double share = static_cast<double>(1u << bits) / static_cast<double>(tiles);  // of the points
       const double mean = static_cast<double>(points) * (share < 1.0 ? share : 1.0);
-      if (mean > most_mean) continue;
-      if (regions > most_regions) return;
+      if (mean > max_mean) continue;
+      if (regions > max_regions) return;
       count = static_cast<std::uint32_t>(regions);
       shift = bits;
       room = static_cast<std::uint32_t>(mean + 6.0 * std::sqrt(mean) + 12.0) / 4 * 4;
@@ -91,8 +91,8 @@ struct VoxelScratch {
   std::uint32_t* counts;  ///< see `count`
   VoxelSums* sums;        ///< of full tiles
   std::size_t sort_zeroed_bytes;
-  VoxelSlice* slices;  ///< most_slices
-  std::uint32_t most_slices;
+  VoxelSlice* slices;  ///< max_slices
+  std::uint32_t max_slices;
   std::uint32_t* ranks;  ///< of each point in its tile
   // For both
   TileRange* ranges;        ///< of each tile, in `points`
@@ -102,15 +102,15 @@ struct VoxelScratch {
   /// Lays out `memory`, which is 256-byte aligned (or null, to compute `bytes` only).
   VoxelScratch(void* memory, std::uint64_t point_count, std::uint64_t tiles)
       : regions(point_count, tiles), base_(reinterpret_cast<std::uintptr_t>(memory)) {
-    const std::uint64_t most_full_tiles = point_count / points_per_slice;
+    const std::uint64_t max_full_tiles = point_count / points_per_slice;
     header = take<VoxelScratchHeader>(1);
     region_counts = take<std::uint32_t>(std::uint64_t{regions.count} * count_stride);
     zeroed_bytes = used_;
     counts = take<std::uint32_t>(tiles * count_stride);
-    sums = take<VoxelSums>(most_full_tiles);
+    sums = take<VoxelSums>(max_full_tiles);
     sort_zeroed_bytes = used_ - zeroed_bytes;
-    most_slices = static_cast<std::uint32_t>(2 * most_full_tiles);  // a tile's last slice may have few points
-    slices = take<VoxelSlice>(most_slices);
+    max_slices = static_cast<std::uint32_t>(2 * max_full_tiles);  // a tile's last slice may have few points
+    slices = take<VoxelSlice>(max_slices);
     ranks = take<std::uint32_t>(point_count);
     ranges = take<TileRange>(tiles);
     const std::uint64_t in_bins = std::uint64_t{regions.count} * regions.room;

@@ -67,7 +67,7 @@ Status BenchSuite::plan_network(BenchEntry& entry) {
   for (const LayerRange& stage : entry.stages)
     most = std::max(most, largest_state(network, trial.plan, stage));
   entry.state_bytes = static_cast<double>(most);
-  const auto limit = parts_.bench.most_state_bytes;
+  const auto limit = parts_.bench.max_state_bytes;
   if (limit && most > *limit)
     entry.not_possible =
         fmt::format("{} of weights, moments and gradients on a device are more than --memory {}",
@@ -103,7 +103,7 @@ Status BenchSuite::cut_network(BenchEntry& entry, const MlpConfig& network) {
   std::vector<std::uint64_t> bytes;
   for (int l = 0; l < static_cast<int>(layers); ++l)
     bytes.push_back(largest_state(network, trial.plan, {l, l + 1}));
-  const auto cut = cut_stages(trial.plan, ms, bytes, parts_.bench.most_state_bytes);
+  const auto cut = cut_stages(trial.plan, ms, bytes, parts_.bench.max_state_bytes);
   if (cut.ok())
     entry.stages = cut.value();
   else
@@ -121,7 +121,7 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_split(const BenchEntry& entry
                                    .micro_batches = trial.micro_batches},
                          .trial = this->trial(),
                          .fuses = trial.fuses,
-                         .most_state_bytes = parts_.bench.most_state_bytes},
+                         .max_state_bytes = parts_.bench.max_state_bytes},
                         reporter_);
 }
 

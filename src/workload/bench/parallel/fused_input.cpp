@@ -1,6 +1,6 @@
 #include "workload/bench/parallel/fused_input.hpp"
 
-#include "workload/common/alone_rate.hpp"
+#include "workload/common/standalone_rate.hpp"
 
 namespace egt {
 

@@ -47,7 +47,7 @@ class SplitJob final : public BenchJob {
  private:
   Result<Answers> repeat();
   void take_injections();
-  std::optional<Tampering> tampering_of(const Injection& injection) const;
+  std::optional<TensorFault> tampering_of(const Injection& injection) const;
   Result<SplitStep> retire();
   Status check_replicas();
   Status measure_communication();
@@ -95,7 +95,7 @@ Status SplitJob::prepare() {
     };
   }
   EGT_TRY_ASSIGN(mlp_, SplitMlp::create(device_, {*own.data, *own.tensor, *own.pipeline}, split));
-  const std::size_t bytes = (mlp_->most_tensors() + mlp_->state_tensors().size()) * sizeof(Digest);
+  const std::size_t bytes = (mlp_->max_tensors() + mlp_->state_tensors().size()) * sizeof(Digest);
   EGT_TRY_ASSIGN(digests_, device_.allocate(bytes));
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(bytes));
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
@@ -137,16 +137,17 @@ Result<Answers> SplitJob::answers() {
 
 void SplitJob::take_injections() {
   using enum InjectionKind;
-  std::vector<Tampering> tampered;
+  std::vector<TensorFault> tampered;
   Injector& injector = environment_.injector;
   for (const InjectionKind kind : {gradient, activation, gemm})
     while (const auto injection = injector.take(kind, config_.trial)) {
-      const auto tampering = tampering_of(*injection);
-      if (!tampering) continue;  // a tensor smaller than a word: the fault does not occur, which is reported
-      tampered.push_back(*tampering);
-      PassTensor whole = tampering->tensor;
+      const auto tensor_faults = tampering_of(*injection);
+      if (!tensor_faults)
+        continue;  // a tensor smaller than a word: the fault does not occur, which is reported
+      tampered.push_back(*tensor_faults);
+      PassTensor whole = tensor_faults->tensor;
       whole.layer += mlp_->part().layers.first;
-      injector.tell(*injection, config_.trial, tampering->flip,
+      injector.tell(*injection, config_.trial, tensor_faults->flip,
                     fmt::format("{}, in every pass of trial {}", to_string(whole), config_.trial));
     }
   while (const auto injection = injector.take(weight, config_.trial)) {
@@ -159,28 +160,28 @@ void SplitJob::take_injections() {
         *injection, config_.trial, flip,
         fmt::format("weights of layer {}, in the repetition", layer + mlp_->part().layers.first + 1));
   }
-  mlp_->set_tampering(std::move(tampered));
+  mlp_->set_tensor_faults(std::move(tampered));
 }
 
 /// Chooses a word that exists in every precision and micro-batch of the tensor.
-std::optional<Tampering> SplitJob::tampering_of(const Injection& injection) const {
+std::optional<TensorFault> SplitJob::tampering_of(const Injection& injection) const {
   const NetworkPart& part = mlp_->part();
-  Tampering tampering;
+  TensorFault tensor_faults;
   const int layer = choose_layer(injection, part.layers.count(), environment_.seed);
   const bool is_last = part.has_loss() && layer + 1 == part.layers.count();
-  tampering.tensor = {injection.kind == InjectionKind::gradient ? TensorKind::weight_gradient
-                      : injection.kind == InjectionKind::gemm   ? TensorKind::product
-                      : is_last                                 ? TensorKind::output_gradient
-                                                                : TensorKind::activation,
-                      layer};
+  tensor_faults.tensor = {injection.kind == InjectionKind::gradient ? TensorKind::weight_gradient
+                          : injection.kind == InjectionKind::gemm   ? TensorKind::product
+                          : is_last                                 ? TensorKind::output_gradient
+                                                                    : TensorKind::activation,
+                          layer};
   std::int64_t rows = mlp_->samples(0).count;
   for (int i = 1; i < config_.split.micro_batches; ++i) rows = std::min(rows, mlp_->samples(i).count);
   const LinearLayer& linear = mlp_->layout().layers()[static_cast<std::size_t>(layer)];
   const bool is_gradient = injection.kind == InjectionKind::gradient;
   const auto words = static_cast<std::uint64_t>(linear.outputs * (is_gradient ? linear.inputs : rows)) / 2;
   if (words == 0) return std::nullopt;
-  tampering.flip = choose_flip(injection, words, environment_.seed);
-  return tampering;
+  tensor_faults.flip = choose_flip(injection, words, environment_.seed);
+  return tensor_faults;
 }
 
 Result<SplitStep> SplitJob::retire() {
@@ -234,7 +235,7 @@ Status SplitJob::check_replicas() {
     place.data = replica;
     return rank_of(plan(), place);
   };
-  for (Dissent dissent : vote(answers)) {
+  for (Mismatch dissent : vote(answers)) {
     if (dissent.rank >= 0) dissent.rank = rank_in_all(dissent.rank);
     for (int& suspect : dissent.suspects) suspect = rank_in_all(suspect);
     Fault fault = fault_of(environment_, "replica", "state digest", "bench", next_);
@@ -296,7 +297,7 @@ Result<Verdict> SplitJob::judge_own(const Answers& again) {
 /// If ranks received different bits but none computed any, the path between ranks is at fault.
 Status SplitJob::blame(Verdict own) {
   EGT_TRY_ASSIGN(const auto all, verdicts(own, 0));
-  Dissent dissent;
+  Mismatch dissent;
   dissent.blame = Blame::ambiguous;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].first == own_differs) return {};
@@ -330,7 +331,7 @@ Status SplitJob::compare_with_one_device() {
       allowed_difference(config_.split.network.precisions.front(), mlp_->part().all_layers());
   EGT_TRY_ASSIGN(const auto all, verdicts(difference > allowed ? own_differs : same, difference.value_or(0)));
   const int first_rank = environment_.place.rank - config_.split.rank;
-  Dissent dissent;
+  Mismatch dissent;
   dissent.blame = Blame::ambiguous;
   double most = 0;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -357,12 +358,12 @@ Status SplitJob::compare_with_one_device() {
 /// Uses few samples, so that the whole network's activations need little memory.
 Result<std::optional<double>> SplitJob::difference_from_one_device() {
   const SplitConfig& split = config_.split;
-  mlp_->set_tampering({});
+  mlp_->set_tensor_faults({});
   const std::int64_t rows =
       std::min(compared_rows, split.network.batch.global / plan().data / split.micro_batches);
   const std::uint64_t whole = state_bytes(split.network.neurons, split.network.precisions.front(),
                                           split.network.optimizer, split.network.gradient_type);
-  if (config_.most_state_bytes && whole > *config_.most_state_bytes) return std::optional<double>();
+  if (config_.max_state_bytes && whole > *config_.max_state_bytes) return std::optional<double>();
   MlpConfig alone = split.network;
   alone.batch.local = rows * plan().data * split.micro_batches;
   auto trainer = MlpTrainer::create(device_, groups_.alone(), alone);

@@ -15,7 +15,7 @@ struct SplitJobConfig {
   std::int64_t trial = 0;  ///< trial at which injections are due
   bool fuses = false;      ///< steps use FusedInput instead of random numbers
   /// Limit of a device's state. A larger whole network is not built for the comparison.
-  std::optional<std::uint64_t> most_state_bytes;
+  std::optional<std::uint64_t> max_state_bytes;
 };
 
 /// Trains a network in parts on all ranks of its plan, the first ones. The references outlive the job.

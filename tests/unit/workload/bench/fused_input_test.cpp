@@ -9,7 +9,7 @@
 namespace egt::test {
 namespace {
 
-constexpr std::int64_t samples = 700, inputs = 300;  // of two robots
+constexpr std::int64_t samples = 700, inputs = 300;  // for two robots
 
 class FusedInputs : public ::testing::Test {
  protected:

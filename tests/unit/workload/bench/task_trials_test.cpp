@@ -20,7 +20,7 @@ ScalingTimes times(double ms) {
   return {.min = ms, .p50 = ms, .p95 = ms, .max = ms};
 }
 
-/// By rank, the milliseconds of each job.
+/// Milliseconds of each job, by rank.
 std::vector<BenchEntry> alone(const std::vector<double>& voxelize, const std::vector<double>& multimodal) {
   std::vector<BenchEntry> entries;
   for (std::size_t job = 0; job < 2; ++job)
@@ -86,7 +86,7 @@ TEST(TaskTrials, AreHeldAgainstTheSameBatchesOneJobAfterTheOther) {
   for (const std::size_t job : {std::size_t{0}, std::size_t{1}}) {
     BenchEntry one = entry_of(trials[job]);
     ASSERT_EQ(assign_tasks(one, entries, {0, 0}), "");
-    one.step = times(job == 0 ? 20 : 5);  // for 8 batches: a fourth longer than alone
+    one.step = times(job == 0 ? 20 : 5);  // for 8 batches: a quarter longer than alone
     complete(one, entries);
     EXPECT_THAT(one.speedup, Optional(DoubleNear(1.6, 1e-9)));
     EXPECT_EQ(one.exposed_communication_ms, std::nullopt);
@@ -96,7 +96,7 @@ TEST(TaskTrials, AreHeldAgainstTheSameBatchesOneJobAfterTheOther) {
   ASSERT_EQ(assign_tasks(both, entries, {0, 0}), "");
   both.step = times(16);
   complete(both, entries);
-  // 4 batches of 4 ms and 16 of 1 ms: on one device 32 ms; on both, a fourth longer than half of it.
+  // 4 batches of 4 ms and 16 of 1 ms: 32 ms on one device; on both, a quarter longer than half of it.
   EXPECT_THAT(both.speedup, Optional(DoubleNear(2, 1e-9)));
   EXPECT_THAT(both.sequence_ms, Optional(DoubleNear(20, 1e-9)));
   EXPECT_THAT(both.sequence_speedup(), Optional(DoubleNear(1.25, 1e-9)));

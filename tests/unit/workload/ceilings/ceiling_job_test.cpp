@@ -10,7 +10,7 @@
 namespace egt::test {
 namespace {
 
-/// Whose memory forgets: what is filled, or comes back from the host, is left as it was, if told so.
+/// Its memory does not change, if enabled: fills and copies from the host have no effect.
 class ForgettingDevice : public ForwardingDevice {
  public:
   ForgettingDevice() : ForwardingDevice(small_host_device()) {}

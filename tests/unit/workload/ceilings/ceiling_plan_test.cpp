@@ -35,7 +35,7 @@ TEST(CeilingPlan, ProductsOfAStepAreThoseOfTheNetwork) {
   const auto products = products_of_step({8, 6, 4}, 32);
   std::vector<std::string> texts;
   double flops = 0;
-  for (const StepProduct& product : products) {
+  for (const StepGemm& product : products) {
     texts.push_back(describe(product));
     flops += product.flops();
   }

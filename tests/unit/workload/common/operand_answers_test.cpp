@@ -17,15 +17,15 @@ TEST(OperandAnswers, AListThatALinkHasChangedIsEmpty) {
   list.set({answer(1, 10), answer(2, 20)});
   ASSERT_EQ(list.get().size(), 2u);
   EXPECT_EQ(list.get()[1].digest, (Digest{20, 1}));
-  list.set(std::vector<OperandAnswer>(most_operand_answers + 1, answer(1, 10)));
-  EXPECT_EQ(list.get().size(), most_operand_answers);
+  list.set(std::vector<OperandAnswer>(max_operand_answers + 1, answer(1, 10)));
+  EXPECT_EQ(list.get().size(), max_operand_answers);
   list.set({answer(1, 10), answer(2, 20)});
   int seen = 0;
   for (std::size_t byte = 0; byte < sizeof list; ++byte) {
     AnswerList changed = list;
     auto* const bytes = reinterpret_cast<unsigned char*>(&changed);
     bytes[byte] ^= 0x10;
-    if (changed.get().size() == 2) continue;  // of the part that is not in use, or of padding
+    if (changed.get().size() == 2) continue;  // part of an unused field or of padding
     EXPECT_TRUE(changed.get().empty()) << byte;
     ++seen;
   }

@@ -49,7 +49,7 @@ TEST(HostCopies, MakesARoundAtTheEndOfAnyRun) {
   EXPECT_EQ(figure(copies, "copies"), trips_of_round);
 }
 
-/// Leaves out one of the copies of chunks, counted from when it is told.
+/// Omits one of the chunk copies, counted from when it is enabled.
 class ForgetfulDevice : public ForwardingDevice {
  public:
   ForgetfulDevice() : ForwardingDevice(small_host_device()) {}
@@ -63,7 +63,7 @@ class ForgetfulDevice : public ForwardingDevice {
   std::atomic<int> left_{-1};
 };
 
-/// Each of the first and of the last trip of a round, there and back.
+/// The first and the last transfer of a round, in both directions.
 class LostCopy : public testing::TestWithParam<int> {};
 
 TEST_P(LostCopy, IsAFaultOfThisRank) {
@@ -107,7 +107,7 @@ TEST(HostCopies, TellAFaultOnPurposeOnce) {
   EXPECT_THAT(copies.report().failure, HasSubstr("1 wrong word in host copies"));
 }
 
-/// At the earliest a round's time after the last one.
+/// Starts at least one round's time after the last one.
 void keeps_to_its_pace(double duty, std::uint64_t rounds) {
   World world;
   world.load.set_duty(duty);
@@ -131,7 +131,7 @@ TEST(HostCopies, KeepToTheDutyOfTheLoad) {
   keeps_to_its_pace(0.05, 2);
 }
 
-/// Tells that every operation takes so long that a round is due every 3 hours at the lowest duty.
+/// Reports operation times so long that a round is due every 3 hours at the min duty cycle.
 class SlowCopiesDevice : public ForwardingDevice {
  public:
   SlowCopiesDevice() : ForwardingDevice(small_host_device()) {}
@@ -141,7 +141,7 @@ class SlowCopiesDevice : public ForwardingDevice {
 TEST(HostCopies, EndAtOnceWhileTheyRest) {
   for (const bool hurry : {false, true}) {
     World world(std::make_unique<SlowCopiesDevice>());
-    world.load.set_duty(LoadControl::least_duty);
+    world.load.set_duty(LoadControl::min_duty);
     HostCopiesWorkload copies(world.environment);
     ASSERT_TRUE(copies.prepare().ok());
     ASSERT_TRUE(copies.start().ok());
@@ -153,7 +153,7 @@ TEST(HostCopies, EndAtOnceWhileTheyRest) {
   }
 }
 
-/// Its streams do not end.
+/// Its streams never complete.
 class StuckDevice : public ForwardingDevice {
  public:
   StuckDevice() : ForwardingDevice(small_host_device()) {}

@@ -11,7 +11,7 @@ namespace {
 
 constexpr BlockIdentity expected{.run = 77, .offset = 5 * 4096, .generation = 3, .rank = 2, .file = 1};
 
-/// Another pattern for every identity.
+/// A different pattern for every identity.
 FileBlock make(const BlockIdentity& of) {
   std::uint64_t seed = of.run;
   for (const std::uint64_t part :

@@ -47,10 +47,10 @@ TEST(DiskReserve, IsTheLargerOfFivePercentAndAGigabyte) {
   EXPECT_EQ(room_in({.free_bytes = gigabyte / 2, .total_bytes = 4 * gigabyte}), 0u);
 }
 
-/// The disk in trouble, as far as the file part sees it.
+/// A failing disk from the file part's view.
 class DiskTest : public FileTest {
  protected:
-  /// What is left of the run once a cycle's work is over.
+  /// The run's remaining report after a cycle's work.
   PartReport ended(const std::unique_ptr<FileWorkload>& file) {
     EXPECT_TRUE(eventually([&] { return !file->report().success; }));
     EXPECT_TRUE(eventually([&] { return !left_behind(); })) << "its space is given back at once";
@@ -132,7 +132,7 @@ TEST_F(DiskTest, WritingOverNeedsNoMoreRoom) {
   trouble_.space = {.free_bytes = 4 * gigabyte, .total_bytes = 40 * gigabyte};
   std::atomic<bool> grown = false;
   trouble_.after_write = [&](std::uint64_t) {
-    if (grown) trouble_.space.free_bytes = 2 * gigabyte;  // just the reserve
+    if (grown) trouble_.space.free_bytes = 2 * gigabyte;  // exactly the reserve
   };
   const auto file = run(options(mebibyte, 4));
   grown = eventually([&] { return figure(*file, "passes") >= 1; });
@@ -251,9 +251,9 @@ TEST_F(DiskTest, DiskFullOnPurpose) {
   ASSERT_TRUE(eventually([&] { return !struck.report().success; }));
   EXPECT_TRUE(struck.finish(false).ok());
   EXPECT_THAT(struck.report().failure, HasSubstr("No space left on device; "));
-  int told = 0;
-  for (const Record& record : world.records.drain()) told += record.kind == RecordKind::injection;
-  EXPECT_EQ(told, 1);
+  int reported = 0;
+  for (const Record& record : world.records.drain()) reported += record.kind == RecordKind::injection;
+  EXPECT_EQ(reported, 1);
   EXPECT_FALSE(left_behind());
 }
 
@@ -272,7 +272,7 @@ TEST_F(DiskTest, ALimitOnTheSizeOfFilesIsAFullDisk) {
   EXPECT_THAT(report.failure, HasSubstr("File too large; "));
 }
 
-/// A file system of 16 MB; none where mounting is not permitted.
+/// A file system of 16 MB; none if mounting is not permitted.
 class SmallDisk {
  public:
   explicit SmallDisk(std::string path) : path_(std::move(path)) {
@@ -297,7 +297,7 @@ TEST_F(DiskTest, ARealSmallFileSystem) {
   const Status refused = FileWorkload(world_.environment, asked).prepare();
   EXPECT_EQ(refused.code(), StatusCode::no_space);
   EXPECT_THAT(refused.what(), HasSubstr("16.8 MB are free there, of which 1.00 GB must stay free"));
-  asked.size = 64 * mebibyte;  // that the space is told wrong makes the disk full in mid-run
+  asked.size = 64 * mebibyte;  // the wrong free space makes the disk full during the run
   const auto file = run(asked);
   ASSERT_TRUE(eventually([&] { return !file->report().success; }));
   ASSERT_TRUE(eventually([&] { return fs::is_empty(asked.directory); }));
@@ -309,7 +309,7 @@ TEST_F(DiskTest, ARealSmallFileSystem) {
   EXPECT_EQ(report.work.bytes_file_verified, 0u);
 }
 
-// Left-over files.
+// Leftover files
 
 TEST(TestFileNames, AreReadAsTheyAreWritten) {
   const TestFileName name{
@@ -338,7 +338,7 @@ class Leftover : public FileTest {
 };
 
 TEST_F(Leftover, OfAKilledRunGoesWithTheNextOne) {
-  made(path(::getpid()));  // the system gave the number again
+  made(path(::getpid()));  // the system reused the number
   const auto file = make(options(mebibyte));
   ASSERT_TRUE(file->prepare().ok());
   EXPECT_FALSE(fs::exists(path(::getpid())));
@@ -408,7 +408,7 @@ TEST_F(Leftover, ManyThatClearUpAtOnceTakeNoFileThatIsBeingMade) {
       while (!stop.stop_requested()) remove_leftover_files(directory_, "node7");
     });
     for (int i = 0; i < 600; ++i) {
-      // Of a process that lives, which nobody removes but all lock for a moment, and of one that does not.
+      // One file of a living process, which all lock briefly but keep, and one of a dead process.
       const std::string own = path(i % 2 == 0 ? ::getpid() : 1'000'000 + child * 1000 + i);
       const auto claim = claim_file(own);
       if (!claim.ok() || !claim.value()->check().ok()) ::_exit(1);

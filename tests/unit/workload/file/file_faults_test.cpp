@@ -29,7 +29,7 @@ class FilePassTest : public ::testing::Test {
   void prepare(std::uint64_t chunk_bytes, bool direct, std::uint64_t blocks = 75) {
     disk_.direct = direct;
     pass_.reset();
-    world_ = std::make_unique<World>();  // a queue of records holds back the faults that it was told before
+    world_ = std::make_unique<World>();  // a record queue suppresses faults that it already reported
     pass_ = std::make_unique<FilePass>(
         world_->environment, layer_,
         FilePass::Plan{.paths = {"a", "b"}, .bytes = blocks * block_bytes, .chunk_bytes = chunk_bytes});
@@ -46,7 +46,7 @@ class FilePassTest : public ::testing::Test {
   std::unique_ptr<FilePass> pass_;
 };
 
-/// Changes block `block` of `now`, which held `before`; returns where the fault is to be found.
+/// Changes block `block` of `now`, which held `before`; returns the expected location of the fault.
 struct Damage {
   const char* kind;
   std::uint64_t (*make)(FakeDisk::Content& now, const FakeDisk::Content& before, std::uint64_t block);
@@ -96,7 +96,7 @@ std::uint64_t cut(FakeDisk::Content& now, const FakeDisk::Content&, std::uint64_
 class FileFaultTest : public FilePassTest,
                       public ::testing::WithParamInterface<std::tuple<Damage, std::uint64_t /*block*/>> {
  protected:
-  /// Four passes, of which the second leaves the first file damaged; returns where.
+  /// Four passes, the second of which damages the first file; returns the location.
   std::uint64_t suffer(bool direct, std::uint64_t chunk_bytes) {
     const auto& [damage, block] = GetParam();
     int writes = 0;
@@ -272,7 +272,7 @@ TEST_F(FilePassTest, NoFalseAlarm) {
       }
 }
 
-/// Spoils a word between the host's copy and the device's verification.
+/// Corrupts a word between the host's copy and the device's verification.
 class LossyDevice : public test::ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -296,7 +296,7 @@ TEST(FileOnALossyDevice, AWordThatIsWrongOnlyOnTheDeviceIsTheCopysFault) {
   EXPECT_EQ(faults[0]["xor"], "0x00000008");
 }
 
-// Faults on purpose, as --inject asks for them.
+// Faults injected by --inject
 
 Injection of(InjectionKind kind, std::int64_t step = 0, int rank = 3) {
   Injection injection;
@@ -357,7 +357,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          InjectionKind::file_torn, InjectionKind::file_misplaced,
                                          InjectionKind::file_lost),
                        ::testing::Values(4 * block_bytes, 300'000, 40'000'000),
-                       ::testing::Values(1, 4)));  // 1: the rest of its chances comes at the end
+                       ::testing::Values(1, 4)));  // 1: its remaining chances come at the end
 
 std::vector<InjectionKind> data_kinds() {
   std::vector<InjectionKind> of_data;

@@ -151,7 +151,7 @@ TEST_F(FileTest, WhatIsWrittenForTheRateIsVerifiedAndOfTheBudget) {
   EXPECT_EQ(figure(*file, "bytes_written"), 2 * mebibyte);
   EXPECT_GT(file->report().load.files.value_or(0), 0);
   EXPECT_GT(file->report().load.alone["file_gb_per_s"], 0.0);
-  // A budget for one pass leaves nothing for a rate.
+  // A budget for one pass is too small for a rate.
   asked.budget = mebibyte;
   written = 0;
   const auto once = run(asked);

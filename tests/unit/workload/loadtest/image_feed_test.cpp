@@ -45,7 +45,7 @@ Status sleep_ms(int ms) {
   return {};
 }
 
-/// Until the worker is to stop.
+/// Blocks until the worker is stopped.
 Status never(const ImageBatch&, std::int64_t, const std::stop_token& stop) {
   while (!stop.stop_requested()) EGT_TRY(sleep_ms(1));
   return {StatusCode::stopped, "a stop was asked for"};

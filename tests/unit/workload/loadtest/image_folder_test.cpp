@@ -33,14 +33,14 @@ using testing::StartsWith;
 
 using Pixels = std::vector<float>;
 
-/// How a byte is shown.
+/// The displayed value of a byte.
 float shown(int byte) {
   return static_cast<float>(byte) / 127.5f - 1.0f;
 }
 
 class ImageFiles : public testing::Test {
  protected:
-  /// What is read of a file of these bytes; its error is in `status_`.
+  /// The image decoded from a file with these bytes; the error is in `status_`.
   Pixels read(std::string_view bytes, std::int64_t side, const std::string& name = "a.ppm") {
     return read_path(folder_.write(name, bytes), side);
   }
@@ -49,7 +49,7 @@ class ImageFiles : public testing::Test {
     status_ = read_image(path, side, pixels.data());
     return pixels;
   }
-  /// Why a file of these bytes cannot be used; it begins with the path.
+  /// The reason why a file with these bytes is invalid; it begins with the path.
   std::string why_not(std::string_view bytes, const std::string& name = "a.ppm") {
     read(bytes, 2, name);
     EXPECT_EQ(status_.code(), StatusCode::io_error);
@@ -103,7 +103,7 @@ TEST_F(ImageFiles, ThatCannotBeUsedAreToldWhy) {
   EXPECT_THAT(why_not("P6 8193 8192 255\n1"), HasSubstr("is too large"));
   EXPECT_THAT(why_not("P6 8192 8192 255\n1"), EndsWith("is truncated")) << "just at the limit";
   const std::string large = folder_.write("large.ppm", "P6 1 1 255\n123");
-  std::filesystem::resize_file(large, most_image_bytes + 1);
+  std::filesystem::resize_file(large, max_image_bytes + 1);
   read_path(large, 2);
   EXPECT_THAT(status_.what(), HasSubstr("large.ppm is too large: 536870913 bytes"));
 }
@@ -126,7 +126,7 @@ void append(void* text, void* bytes, int size) {
   static_cast<std::string*>(text)->append(static_cast<const char*>(bytes), static_cast<std::size_t>(size));
 }
 
-/// A color goes right, another one down.
+/// One color increases to the right, another downwards.
 std::string gradient(int side, int channels) {
   std::string bytes;
   for (int y = 0; y < side; ++y)
@@ -197,7 +197,7 @@ TEST_F(ImageFiles, OfPngMayNotTakeAllMemory) {
 
 #endif
 
-/// Label by color, as red bytes say which file it is.
+/// Label by color: the red byte identifies the file.
 std::map<int, int> labels_of_reds(const ImageFolder& set, const ImageBatch& batch) {
   const MadeBatch made = made_by(set, batch);
   std::map<int, int> labels;

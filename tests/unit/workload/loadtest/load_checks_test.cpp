@@ -31,7 +31,7 @@ Digest digest(std::uint64_t a) {
   return {a, ~a};
 }
 
-/// What all ranks answer in a check: [rank][round * answers + answer].
+/// Answers of all ranks in a check: [rank][round * answers + answer].
 class Check {
  public:
   explicit Check(int ranks) {
@@ -39,7 +39,7 @@ class Check {
     for (std::size_t i = 0; i < 2 * asked.size(); ++i) right.push_back(digest(100 + i % asked.size()));
     all.assign(static_cast<std::size_t>(ranks), right);
   }
-  /// `rank` answers so in `rounds`, a subset of {0, 1}.
+  /// `rank` gives this answer in `rounds`, a subset of {0, 1}.
   Check& with(int rank, std::vector<std::size_t> rounds, std::size_t answer, std::uint64_t value) {
     for (const std::size_t round : rounds)
       all[static_cast<std::size_t>(rank)][round * asked.size() + answer] = digest(value);
@@ -48,7 +48,7 @@ class Check {
   std::vector<Answers> all;
 };
 
-/// The other ranks answer what a check says.
+/// The other ranks give the answers of a check.
 class OthersSay final : public SingleRankCommunicator {
  public:
   OthersSay(Device& device, int rank, std::vector<int> models)
@@ -103,14 +103,14 @@ class ScriptedJob final : public LoadJob {
   Status give_up(double) override { return {}; }
 
   std::vector<LoadAnswer> questions = asked;
-  Answers next;            ///< this rank's, of both rounds
-  std::vector<int> calls;  ///< rounds
+  Answers next;            ///< this rank's answers of both rounds
+  std::vector<int> calls;  ///< per round
 
  private:
   std::unique_ptr<Stream> stream_;
 };
 
-/// One rank, and what is known of the others.
+/// One rank, with the known state of the other ranks.
 struct LoadRank {
   LoadRank(int rank, const std::vector<int>& models) : others(*world.device, rank, models) {
     world.place.rank = rank;
@@ -129,17 +129,17 @@ struct LoadRank {
   Environment environment{*world.device,  others,        world.records, world.place, 42,
                           world.injector, "test device", world.board,   world.load};
   LoadChecks checks{environment};
-  ScriptedJob job{*world.device};  ///< behind the checks, whose memory its stream writes to
+  ScriptedJob job{*world.device};  ///< declared after the checks, whose memory its stream writes to
 };
 
 struct Story {
   std::vector<Json> faults;        ///< of all ranks
   std::vector<std::size_t> found;  ///< ranks that know of a fault
-  std::vector<VerifiedWork> work;  ///< of each rank
-  std::vector<Json> repeats;       ///< faults that came more than once
+  std::vector<VerifiedWork> work;  ///< per rank
+  std::vector<Json> repeats;       ///< faults that occurred more than once
 };
 
-/// The same checks as each rank sees them. `models`: of each rank's device.
+/// The same checks as seen by each rank. `models`: device model per rank.
 Story play(const std::vector<Check>& checks, std::vector<int> models = {}) {
   Story story;
   const std::size_t ranks = checks.front().all.size();
@@ -157,7 +157,7 @@ Story play(const std::vector<Check>& checks, std::vector<int> models = {}) {
 }
 
 /// "replay of rank 1, certain: weights".
-std::vector<std::string> told(const Story& story) {
+std::vector<std::string> reported(const Story& story) {
   std::vector<std::string> lines;
   for (const Json& fault : story.faults) {
     std::string who = fault["rank"].is_null() ? "ranks" : "rank " + fault["rank"].dump();
@@ -172,7 +172,7 @@ const std::vector<std::size_t> both = {0, 1};
 
 TEST(LoadChecks, WhatAllAnswerAlikeIsVerified) {
   const Story story = play({Check(2), Check(2)});
-  EXPECT_THAT(told(story), IsEmpty());
+  EXPECT_THAT(reported(story), IsEmpty());
   EXPECT_THAT(story.found, IsEmpty());
   for (const VerifiedWork& work : story.work) {
     EXPECT_EQ(work.replica_checks, 8u) << "of the state and what is made from it, both rounds of both checks";
@@ -184,7 +184,7 @@ TEST(LoadChecks, WhatAllAnswerAlikeIsVerified) {
 TEST(LoadChecks, TheRankWhoseFirstRoundDiffersLeftItsOwn) {
   for (const int ranks : {2, 3}) {
     const Story story = play({Check(ranks).with(1, {0}, weights, 5)});
-    EXPECT_THAT(told(story), ElementsAre("replay of rank 1, certain: weights"));
+    EXPECT_THAT(reported(story), ElementsAre("replay of rank 1, certain: weights"));
     EXPECT_EQ(story.found.size(), static_cast<std::size_t>(ranks)) << "all know that the test is no success";
     EXPECT_EQ(story.faults[0]["step"], 7);
     EXPECT_EQ(story.faults[0]["phase"], "train_simple_cnn_bs16");
@@ -193,17 +193,17 @@ TEST(LoadChecks, TheRankWhoseFirstRoundDiffersLeftItsOwn) {
   }
 }
 
-/// The parts of a rank that computes wrong are in what all make together, on every rank.
+/// The contributions of a faulty rank are part of the common result on every rank.
 TEST(LoadChecks, WhatAllMadeTogetherAccusesNobodyWhoseOwnItIsNot) {
   const auto together = [](int ranks) {
     Check check(ranks);
     for (int rank = 0; rank < ranks; ++rank) check.with(rank, {1}, weights, 6);
     return check.with(1, {0}, weights, 5);
   };
-  EXPECT_THAT(told(play({together(2)})),
+  EXPECT_THAT(reported(play({together(2)})),
               ElementsAre("replica of ranks [0,1], ambiguous: weights, unlike on ranks 0, 1"));
-  EXPECT_THAT(told(play({together(3)})), ElementsAre("replica of rank 1, majority: weights"));
-  EXPECT_THAT(told(play({together(3).with(1, {0}, weights, 6)})),
+  EXPECT_THAT(reported(play({together(3)})), ElementsAre("replica of rank 1, majority: weights"));
+  EXPECT_THAT(reported(play({together(3).with(1, {0}, weights, 6)})),
               ElementsAre("replica of rank 1, majority: weights"))
       << "it confirms what it made wrong itself";
 }
@@ -211,82 +211,83 @@ TEST(LoadChecks, WhatAllMadeTogetherAccusesNobodyWhoseOwnItIsNot) {
 TEST(LoadChecks, TheRankWhoseSecondRoundDiffersChangedAtRest) {
   for (const int ranks : {1, 2, 3}) {
     const Story story = play({Check(ranks).with(0, {1}, momentum, 5)});
-    EXPECT_THAT(told(story), ElementsAre("replica of rank 0, certain: momentum"));
+    EXPECT_THAT(reported(story), ElementsAre("replica of rank 0, certain: momentum"));
     EXPECT_EQ(story.found.size(), static_cast<std::size_t>(ranks));
   }
 }
 
 TEST(LoadChecks, TwoThatDifferInBothRoundsAreSuspects) {
   const Story story = play({Check(2).with(1, both, weights, 5)});
-  EXPECT_THAT(told(story), ElementsAre("replica of ranks [0,1], ambiguous: weights, unlike on ranks 0, 1"));
+  EXPECT_THAT(reported(story),
+              ElementsAre("replica of ranks [0,1], ambiguous: weights, unlike on ranks 0, 1"));
   EXPECT_THAT(story.found, ElementsAre(0u, 1u));
   EXPECT_THAT(story.repeats, IsEmpty()) << "it is told once for both rounds";
 }
 
 TEST(LoadChecks, AMajorityNamesWhoDiffersInBothRounds) {
   const Story story = play({Check(3).with(2, both, weights, 5)});
-  EXPECT_THAT(told(story), ElementsAre("replica of rank 2, majority: weights"));
+  EXPECT_THAT(reported(story), ElementsAre("replica of rank 2, majority: weights"));
   EXPECT_THAT(story.repeats, IsEmpty());
 }
 
 TEST(LoadChecks, TheTensorsBehindTheFirstAreCounted) {
   const Story one = play({Check(3), Check(3).with(2, both, fc1, 5).with(2, both, fc1_gradient, 5)});
-  EXPECT_THAT(told(one),
+  EXPECT_THAT(reported(one),
               ElementsAre("replay of rank 2, certain: activation of fc1, and in 1 tensor made after it"));
   const Story two =
       play({Check(2), Check(2).with(0, {1}, conv1, 5).with(0, {1}, fc1, 5).with(0, {1}, fc1_gradient, 5)});
-  EXPECT_THAT(told(two),
+  EXPECT_THAT(reported(two),
               ElementsAre("replay of rank 0, certain: activation of conv1, and in 2 tensors made after it"));
 }
 
 TEST(LoadChecks, WhatIsMadeFromAStateInDoubtAccusesNobody) {
   const Story story = play({Check(3).with(1, {1}, weights, 5).with(0, both, embeddings, 6)});
-  EXPECT_THAT(told(story), ElementsAre("replica of rank 1, certain: weights"));
+  EXPECT_THAT(reported(story), ElementsAre("replica of rank 1, certain: weights"));
 }
 
 TEST(LoadChecks, WhatIsMadeFromARightStateNamesWhoMadeItWrong) {
-  EXPECT_THAT(told(play({Check(2).with(1, {0}, embeddings, 5)})),
+  EXPECT_THAT(reported(play({Check(2).with(1, {0}, embeddings, 5)})),
               ElementsAre("replay of rank 1, certain: embeddings"));
-  EXPECT_THAT(told(play({Check(2).with(1, {1}, embeddings, 5)})),
+  EXPECT_THAT(reported(play({Check(2).with(1, {1}, embeddings, 5)})),
               ElementsAre("replay of rank 1, certain: embeddings"));
-  EXPECT_THAT(told(play({Check(3).with(1, both, embeddings, 5)})),
+  EXPECT_THAT(reported(play({Check(3).with(1, both, embeddings, 5)})),
               ElementsAre("replay of rank 1, majority: embeddings"));
 }
 
 TEST(LoadChecks, AReplayMustRepeatWhatAnEarlierCheckGave) {
   const Story story = play({Check(2), Check(2).with(1, both, conv1, 5)});
-  EXPECT_THAT(told(story), ElementsAre("replay of rank 1, certain: activation of conv1"));
-  EXPECT_THAT(told(play({Check(1), Check(1).with(0, {1}, conv1, 5)})),
+  EXPECT_THAT(reported(story), ElementsAre("replay of rank 1, certain: activation of conv1"));
+  EXPECT_THAT(reported(play({Check(1), Check(1).with(0, {1}, conv1, 5)})),
               ElementsAre("replay of rank 0, certain: activation of conv1"))
       << "alone, too";
 }
 
 TEST(LoadChecks, AReplayMustRepeatTheFirstRound) {
-  EXPECT_THAT(told(play({Check(2).with(1, {1}, conv1, 5)})),
+  EXPECT_THAT(reported(play({Check(2).with(1, {1}, conv1, 5)})),
               ElementsAre("replay of rank 1, certain: activation of conv1"));
 }
 
 TEST(LoadChecks, AMajorityThatLeftItsPastIsWrong) {
   const Story story = play({Check(3), Check(3).with(0, both, conv1, 5).with(2, both, conv1, 5)});
-  EXPECT_THAT(told(story), UnorderedElementsAre("replay of rank 0, certain: activation of conv1",
-                                                "replay of rank 2, certain: activation of conv1"));
+  EXPECT_THAT(reported(story), UnorderedElementsAre("replay of rank 0, certain: activation of conv1",
+                                                    "replay of rank 2, certain: activation of conv1"));
 }
 
-/// Training changes it.
+/// Training changes the state.
 TEST(LoadChecks, TheStateMayChangeBetweenChecks) {
   Check later(2);
   for (const int rank : {0, 1}) later.with(rank, both, weights, 8).with(rank, both, embeddings, 9);
   const Story story = play({Check(2), later});
-  EXPECT_THAT(told(story), IsEmpty());
+  EXPECT_THAT(reported(story), IsEmpty());
   EXPECT_THAT(story.found, IsEmpty());
 }
 
 TEST(LoadChecks, DevicesOfOtherModelsAreNotCompared) {
   Check unlike(3);
   for (std::size_t answer = 0; answer < asked.size(); ++answer) unlike.with(2, both, answer, 50 + answer);
-  EXPECT_THAT(told(play({unlike}, {0, 0, 9})), IsEmpty());
-  EXPECT_THAT(told(play({unlike, unlike}, {0, 9, 0})), Not(IsEmpty()));
-  EXPECT_THAT(told(play({unlike, Check(unlike).with(2, both, conv1, 5)}, {0, 0, 9})),
+  EXPECT_THAT(reported(play({unlike}, {0, 0, 9})), IsEmpty());
+  EXPECT_THAT(reported(play({unlike, unlike}, {0, 9, 0})), Not(IsEmpty()));
+  EXPECT_THAT(reported(play({unlike, Check(unlike).with(2, both, conv1, 5)}, {0, 0, 9})),
               ElementsAre("replay of rank 2, certain: activation of conv1"))
       << "with itself it is";
 }

@@ -39,7 +39,7 @@ LoadJobFigures job_of(double samples, double flops) {
   return job;
 }
 
-/// Of ranks that measured the same test, as rank 0 tells it.
+/// Of ranks that measured the same test, as reported by rank 0.
 Json entry_of(const std::vector<LoadRun>& runs, const std::vector<LoadJobFigures>& jobs,
               const std::string& name = "train_simple_cnn_bs16", const LoadTestParts& parts = {}) {
   std::vector<double> all;

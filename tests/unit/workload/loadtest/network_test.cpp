@@ -5,7 +5,7 @@
 namespace egt::test {
 namespace {
 
-/// On a slow host what comes before its first iteration takes longer than a rank may be silent.
+/// On a slow host, preparation before the first iteration takes longer than the max silence of a rank.
 TEST(NetworkTest, TellsThatItGoesOnWhileItIsMadeReady) {
   World world;
   world.place.rank = 0;

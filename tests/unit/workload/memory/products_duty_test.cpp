@@ -16,9 +16,9 @@ using test::figure;
 using test::fill_of;
 using test::World;
 
-constexpr std::uint64_t many_blocks = 24 << 20;  ///< of a mebibyte each: one operand where extreme terms lead
+constexpr std::uint64_t many_blocks = 24 << 20;  ///< one MiB each: one operand while extreme compute leads
 
-/// Of products, by their device time.
+/// GEMM time on the device, in seconds.
 double seconds_of_products(const MemoryWorkload& memory) {
   const PartReport report = memory.report();
   const Json& rate = report.figures["gemm_tflops"];
@@ -55,7 +55,7 @@ TEST(ProductsDuty, TheirShareOfTheTimeIsKept) {
   ASSERT_TRUE(memory.finish(true).ok());
 }
 
-/// All blocks are operands, so there is nothing else to visit.
+/// All blocks are operands, so no other block needs a memory test.
 TEST(ProductsDuty, WhatASmallFillHasTakenAsOperandIsUsedUp) {
   World world;
   world.load.set_lead(LoadLead::products);

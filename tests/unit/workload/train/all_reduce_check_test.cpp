@@ -11,7 +11,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-/// Two buckets, with the same results on all ranks and every slice right.
+/// Two buckets with equal results on all ranks and every slice correct.
 PassDigests clean_sums(std::size_t ranks) {
   return PassDigests(ranks, {.first = {},
                              .second = {},
@@ -42,7 +42,7 @@ TEST(AllReduceCheck, ARankWithAnotherResultThanMostGotItWrong) {
   EXPECT_EQ(found[0].dissent.rank, 2);
   EXPECT_EQ(found[0].dissent.blame, Blame::majority);
   EXPECT_FALSE(found[0].sample);
-  // It is located if the rank's own slice is the wrong one.
+  // It is located if the wrong slice is the rank's own.
   step[2].wrong_in_sums[1] = one_wrong(5);
   const auto located = wrong_sums(step);
   ASSERT_THAT(located, SizeIs(1));
@@ -77,7 +77,7 @@ TEST(AllReduceCheck, AWrongSumThatAllRanksGotAlikeNamesAllOfThem) {
   }
 }
 
-/// A wrong slice on a rank with most ranks' result is not explained by another rank's result.
+/// A wrong slice on a rank with the majority result is not explained by another rank's result.
 TEST(AllReduceCheck, AWrongSliceOfMostRanksResultMakesAllSuspects) {
   PassDigests step = clean_sums(3);
   step[2].sums[0].a ^= 1;
@@ -103,7 +103,7 @@ TEST(AllReduceCheck, ARepetitionShowsWhichOfTwoRanksGotItWrong) {
   EXPECT_THAT(found[0].dissent.suspects, IsEmpty());
 }
 
-/// A wrong sum that all got, other weights, and a repetition that is wrong, too, decide nothing.
+/// A wrong sum on all ranks, different weights and a wrong repetition decide nothing.
 TEST(AllReduceCheck, ARepetitionThatShowsNothingLeavesAllSuspects) {
   PassDigests clean = clean_sums(3);
   for (MlpTrainer::PassDigests& rank : clean) rank.first = {{7, 7}};

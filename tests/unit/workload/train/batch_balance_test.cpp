@@ -47,7 +47,7 @@ RankPlace place_of(int rank, int size) {
   return place;
 }
 
-/// Ranks whose passes take a time by their samples.
+/// Ranks whose pass time depends on their samples.
 class Ranks {
  public:
   explicit Ranks(Times ms_per_sample, std::int64_t global = 480, Samples most = {})
@@ -58,16 +58,17 @@ class Ranks {
       balances.emplace_back(share_batch(global, rank, size), place_of(rank, size), most);
   }
 
-  /// Steps are retired as far as this one.
+  /// Retires steps up to this one.
   void retire_to(std::int64_t last, Precision now = Precision::fp32, Precision next = Precision::fp32) {
     for (; retired_ <= last; ++retired_) {
-      Times told;  // as of even shares
+      Times reported;  // as with equal shares
       for (std::size_t rank = 0; rank < ms_.size(); ++rank)
-        told.push_back(ms_[rank] *
-                       static_cast<double>(
-                           share_batch(global_, static_cast<int>(rank), static_cast<int>(ms_.size())).local));
+        reported.push_back(
+            ms_[rank] *
+            static_cast<double>(
+                share_batch(global_, static_cast<int>(rank), static_cast<int>(ms_.size())).local));
       for (BatchBalance& balance : balances) {
-        balance.add(retired_, now, told);
+        balance.add(retired_, now, reported);
         if ((retired_ + 1) % epoch == 0) balance.end_epoch(retired_, next);
       }
     }
@@ -78,7 +79,7 @@ class Ranks {
     for (BatchBalance& balance : balances) balance.restart(step);
   }
 
-  /// Of a step; fails where the shares are not the whole batch, one behind the other.
+  /// Shares of a step; fails if they do not form the whole batch in sequence.
   Samples samples(std::int64_t step) const {
     Samples samples;
     std::int64_t next = 0;
@@ -114,7 +115,7 @@ TEST(BatchBalance, ASlowDeviceGetsLessFromTheFirstStepOnThatNobodyHasEnqueued) {
   const Json figures = ranks.balances[1].figures();
   EXPECT_EQ(figures.at("batch"), 160);
   EXPECT_EQ(figures.at("batch_changes"), 1) << "the same figures again are no reason for another";
-  constexpr double even_steps = 26, balanced_steps = 102;  // those just behind a change are left out
+  constexpr double even_steps = 26, balanced_steps = 102;  // those directly after a change are excluded
   EXPECT_NEAR(figures.at("balance_gain").get<double>(),
               (even_steps + balanced_steps) * 480 / (even_steps * 480 + balanced_steps * 320), 1e-9);
 }
@@ -154,7 +155,7 @@ TEST(BatchBalance, WithoutMemoryForMoreSharesStay) {
   for (std::int64_t step = 0; step < epoch; ++step) even.add(step, Precision::fp32, {1, 2});
   even.end_epoch(epoch - 1, Precision::fp32);
   EXPECT_EQ(even.share_of(2 * epoch, 0).local, 240);
-  EXPECT_EQ(even.most_samples(0), 240);
+  EXPECT_EQ(even.max_samples(0), 240);
   EXPECT_TRUE(even.figures().at("balance_gain").is_null());
 }
 
@@ -172,9 +173,9 @@ TEST(BatchBalance, AfterARestartSharesAreEvenFromTheStepOnThatAllHaveComeTo) {
 
 TEST(BatchBalance, FiguresThatAreNoneCountForNothing) {
   Ranks ranks({1, 1});
-  for (const Times& told : {Times{}, Times{1}, Times{1, 0}, Times{1, std::nan("")}, Times{1, HUGE_VAL}})
+  for (const Times& reported : {Times{}, Times{1}, Times{1, 0}, Times{1, std::nan("")}, Times{1, HUGE_VAL}})
     for (BatchBalance& balance : ranks.balances)
-      for (std::int64_t step = 0; step < epoch; ++step) balance.add(step, Precision::fp32, told);
+      for (std::int64_t step = 0; step < epoch; ++step) balance.add(step, Precision::fp32, reported);
   for (BatchBalance& balance : ranks.balances) balance.end_epoch(epoch - 1, Precision::fp32);
   EXPECT_THAT(ranks.samples(2 * epoch), Each(240));
 }

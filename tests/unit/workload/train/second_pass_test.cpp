@@ -11,7 +11,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-/// Each rank's batch gives digests of its own, three a pass.
+/// Each rank's batch has its own digests, three per pass.
 PassDigests clean_passes(const std::vector<int>& second_of) {
   const auto answers = [](int batch) {
     Answers all;
@@ -29,7 +29,7 @@ PassDigests clean_passes(const std::vector<int>& second_of) {
 
 const std::vector<int> alone = {0}, two = {1, 0}, three = {1, 2, 0}, four = {1, 2, 3, 0};
 
-void expect_wrong(const std::vector<Dissent>& found, int rank, Blame blame, std::size_t question,
+void expect_wrong(const std::vector<Mismatch>& found, int rank, Blame blame, std::size_t question,
                   std::uint64_t count) {
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(found[0].rank, rank);

@@ -14,7 +14,7 @@ StepTimes times(double wait, double update, double forward, double activation, d
 TEST(StepBreakdown, IsTheMeanOfTheStepsMeasured) {
   StepBreakdown breakdown;
   EXPECT_TRUE(breakdown.figures(0.1).is_null());
-  breakdown.add(times(1, 1, 1, 1, 1), std::nullopt);  // begins a run: how long it took is not known
+  breakdown.add(times(1, 1, 1, 1, 1), std::nullopt);  // begins a run, so its duration is unknown
   EXPECT_TRUE(breakdown.figures(0.1).is_null());
   breakdown.add(times(1, 2, 3, 4, 5), 18);
   breakdown.add(times(3, 2, 5, 8, 7), 30);

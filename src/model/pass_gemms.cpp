@@ -1,4 +1,4 @@
-#include "model/pass_products.hpp"
+#include "model/pass_gemms.hpp"
 
 #include <algorithm>
 
@@ -24,9 +24,9 @@ Status check_fp8_shapes(const std::vector<std::int64_t>& neurons, std::int64_t s
           fmt::format("fp8 needs a multiple of {} samples per rank, not {}", fp8_multiple, samples)};
 }
 
-Status PassProducts::allocate(const MlpConfig& config) {
+Status PassGemms::allocate(const MlpConfig& config) {
   if (samples_unit(config.precisions) == 1) return {};  // no fp8
-  const std::int64_t samples = std::max(config.batch.local, config.most_samples);
+  const std::int64_t samples = std::max(config.batch.local, config.max_samples);
   const std::int64_t largest = *std::max_element(config.neurons.begin(), config.neurons.end());
   std::size_t largest_weights = 0;
   for (const LinearLayer& layer : layout_.layers()) {
@@ -46,22 +46,22 @@ Status PassProducts::allocate(const MlpConfig& config) {
   return {};
 }
 
-float* PassProducts::scale(Scaled what, std::size_t layer) const {
+float* PassGemms::scale(Scaled what, std::size_t layer) const {
   const std::size_t index =
       3 * (what == Scaled::gradient ? layer % 2 : layer) + static_cast<std::size_t>(what);
   return scales_.as<float>() + index * (Gemm::scale_alignment / sizeof(float));
 }
 
-MatrixView PassProducts::transposed_input(std::size_t layer, std::int64_t samples) const {
+MatrixView PassGemms::transposed_input(std::size_t layer, std::int64_t samples) const {
   return {inputs_[layer].data(), ElementType::f8, layout_.layers()[layer].inputs, samples};
 }
 
-MatrixView PassProducts::transposed_gradient(std::size_t layer, std::int64_t samples) const {
+MatrixView PassGemms::transposed_gradient(std::size_t layer, std::int64_t samples) const {
   return {gradients_[layer % 2].data(), ElementType::f8_e5m2, layout_.layers()[layer].outputs, samples};
 }
 
-Result<Gemm> PassProducts::forward(std::size_t layer, Precision precision, const ParameterSet& parameters,
-                                   MatrixView input, MatrixView output) {
+Result<Gemm> PassGemms::forward(std::size_t layer, Precision precision, const ParameterSet& parameters,
+                                MatrixView input, MatrixView output) {
   const LinearLayer& linear = layout_.layers()[layer];
   Gemm product{.precision = precision, .a = input, .b = {}, .d = output, .b_transposed = true};
   if (precision != Precision::fp8) {
@@ -86,7 +86,7 @@ Result<Gemm> PassProducts::forward(std::size_t layer, Precision precision, const
   return product;
 }
 
-Status PassProducts::take_gradient(std::size_t layer, Precision precision, MatrixView gradient) {
+Status PassGemms::take_gradient(std::size_t layer, Precision precision, MatrixView gradient) {
   if (precision != Precision::fp8) return {};
   void* const copy = layer > 0 ? copy_.data() : nullptr;  // the input has no gradient
   return device_.quantize({.x = gradient,
@@ -96,8 +96,8 @@ Status PassProducts::take_gradient(std::size_t layer, Precision precision, Matri
                           stream_);
 }
 
-Gemm PassProducts::input_gradient(std::size_t layer, Precision precision, const ParameterSet& parameters,
-                                  MatrixView gradient, MatrixView input_gradient) const {
+Gemm PassGemms::input_gradient(std::size_t layer, Precision precision, const ParameterSet& parameters,
+                               MatrixView gradient, MatrixView input_gradient) const {
   const LinearLayer& linear = layout_.layers()[layer];
   if (precision != Precision::fp8)
     return {.precision = precision,
@@ -113,8 +113,8 @@ Gemm PassProducts::input_gradient(std::size_t layer, Precision precision, const 
           .b_scale = scale(Scaled::weights, layer)};
 }
 
-Gemm PassProducts::weight_gradient(const GradientPiece& piece, Precision precision, MatrixView gradient,
-                                   MatrixView input, MatrixView d) const {
+Gemm PassGemms::weight_gradient(const GradientPiece& piece, Precision precision, MatrixView gradient,
+                                MatrixView input, MatrixView d) const {
   const auto layer = static_cast<std::size_t>(piece.layer);
   if (precision != Precision::fp8)
     return {.precision = precision,

@@ -1,4 +1,4 @@
-#include "workload/common/alone_rate.hpp"
+#include "workload/common/standalone_rate.hpp"
 
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace egt::test {
 namespace {
 
-/// Counts what is enqueued.
+/// Counts enqueued work.
 class CountingDevice : public ForwardingDevice {
  public:
   CountingDevice() : ForwardingDevice(small_host_device()) {}
@@ -33,12 +33,12 @@ TEST(AloneRate, IsOfOneOperationAfterTheOther) {
     return device->set_zero(words.data(), words.bytes(), *stream);
   });
   ASSERT_TRUE(rate.ok()) << rate.status().what();
-  // The fastest of some windows is at least as fast as all of them together.
+  // The fastest of some windows is at least as fast as the mean over all.
   EXPECT_GE(rate.value(), enqueued / 3.0 * (4 << 20) / seconds_since(begun));
   EXPECT_GE(enqueued, 2) << "the first is not timed";
 }
 
-/// Its timed windows take the milliseconds of a list, of which the last one repeats.
+/// Its timed windows last the listed milliseconds; the last value repeats.
 class TimedDevice : public ForwardingDevice {
  public:
   explicit TimedDevice(std::vector<double> ms) : ForwardingDevice(small_host_device()), ms_(std::move(ms)) {}
@@ -52,7 +52,7 @@ class TimedDevice : public ForwardingDevice {
 };
 
 TEST(AloneRate, IsOfTheFastestWindow) {
-  // A host thread that lost its core for 40 ms in the first window, and low clocks in the second.
+  // First window: the host thread lost its core for 40 ms. Second window: low clocks.
   for (const std::vector<double>& ms : {std::vector{40.0, 8.0, 4.0, 5.0}, {8.0, 8.0, 8.0, 8.0, 4.0}}) {
     TimedDevice device(ms);
     auto stream = std::move(device.create_stream(StreamPriority::normal, StreamUse::all).value());
@@ -96,7 +96,7 @@ TEST(AloneRate, OfTheExtremeTermsChains) {
   EXPECT_LT(many.value(), 1e12);
 }
 
-/// Computes so many chains at once, one iteration per nanosecond; more of them wait.
+/// Computes this many chains concurrently, one iteration per nanosecond; further chains wait.
 class WideDevice : public ForwardingDevice {
  public:
   WideDevice() : ForwardingDevice(small_host_device()) {}
@@ -130,7 +130,7 @@ TEST(AloneRate, LongChainsFillTheDeviceToo) {
   }
 }
 
-/// Seems to be a fifth faster with each measurement.
+/// Appears a fifth faster with each measurement.
 class BusyDevice : public WideDevice {
  public:
   double operation_ms(std::int64_t count, int iterations) override {

@@ -14,14 +14,14 @@
 #include "egt/core/clock.hpp"
 #include "egt/device/device.hpp"
 #include "egt/workload/workload.hpp"
-#include "workload/common/alone_rate.hpp"
 #include "workload/common/operand_answers.hpp"
 #include "workload/common/operation_pipeline.hpp"
+#include "workload/common/standalone_rate.hpp"
 
 namespace egt {
 
 /// Totals so far. Times are device times.
-struct ProductFigures {
+struct GemmFigures {
   std::map<Precision, double> flops;  ///< of correct GEMMs, each repetition counted
   std::map<Precision, double> enqueued_flops;
   double milliseconds = 0;
@@ -36,7 +36,7 @@ struct ProductFigures {
 /// and on other ranks (see answers). For one GEMM per block, Device::verify_gemm recomputes random rows,
 /// which detects errors common to all repetitions and ranks. Errors become Fault records. One thread at a
 /// time; only `figures` and `answers` are thread-safe.
-class ProductLane {
+class GemmLane {
  public:
   /// Enough for the device always to have work while the host judges other operations.
   static constexpr std::size_t in_flight = 16;
@@ -57,9 +57,9 @@ class ProductLane {
 
   /// `rates`: standalone, for one or more precisions, all that may be used. `pipeline`: has depth
   /// `in_flight`.
-  static Result<std::unique_ptr<ProductLane>> create(Environment& environment, ProductRates rates,
-                                                     std::unique_ptr<OperationPipeline> pipeline,
-                                                     std::int64_t most_rows);
+  static Result<std::unique_ptr<GemmLane>> create(Environment& environment, ProductRates rates,
+                                                  std::unique_ptr<OperationPipeline> pipeline,
+                                                  std::int64_t max_rows);
 
   /// Number of blocks to use as operands, out of `blocks`. If GEMMs are not the leading load, a few blocks
   /// fill the gaps of other work; a small fill has none to spare.
@@ -85,8 +85,8 @@ class ProductLane {
 
   /// Device time since the last call, in ms.
   double take_worked_ms() { return std::exchange(worked_ms_, 0); }
-  ProductFigures figures() const;
-  /// Results of the last multiplied blocks, at most most_operand_answers.
+  GemmFigures figures() const;
+  /// Results of the last multiplied blocks, at most max_operand_answers.
   std::vector<OperandAnswer> answers() const;
 
  private:
@@ -109,8 +109,8 @@ class ProductLane {
       return enqueued * others.planned() < others.enqueued * planned();
     }
   };
-  ProductLane(Environment& environment, ProductRates rates, std::unique_ptr<OperationPipeline> pipeline,
-              std::int64_t most_rows);
+  GemmLane(Environment& environment, ProductRates rates, std::unique_ptr<OperationPipeline> pipeline,
+           std::int64_t max_rows);
   Status prepare();
   bool may_multiply(std::size_t blocks);
   void count_work(double device_ms);
@@ -133,7 +133,7 @@ class ProductLane {
   Device& device_;
   const ProductRates rates_;
   std::vector<Precision> narrow_;  ///< 8-bit precisions of the device
-  const std::int64_t most_rows_;
+  const std::int64_t max_rows_;
   Buffer results_;
   std::deque<Operands> operands_;  ///< the first two are multiplied while the next are prepared
   std::uint64_t period_ = 0, begun_in_period_ = 0;  ///< in periods of period_steps steps
@@ -143,7 +143,7 @@ class ProductLane {
   double credit_ms_ = 0, product_ms_ = 1e3;
   Clock::time_point credited_ = Clock::now();
   mutable std::mutex mutex_;
-  ProductFigures figures_;
+  GemmFigures figures_;
   std::deque<OperandAnswer> answers_;
   std::unique_ptr<OperationPipeline> pipeline_;  ///< last: its stream finishes before the memory is freed
 };

@@ -1,4 +1,4 @@
-#include "workload/memory/product_lane.hpp"
+#include "workload/memory/gemm_lane.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -14,7 +14,7 @@ namespace {
 /// Max duration of a GEMM at its standalone rate, so that other work and a stop are not delayed.
 constexpr double longest_product_s = 0.01;
 constexpr std::int64_t fewest_rows = 64;  ///< even on a slow device
-constexpr std::int64_t least_rows = 16;   ///< even for a small block: 8-bit tensor core operations need 16
+constexpr std::int64_t min_rows = 16;     ///< even for a small block: 8-bit tensor core operations need 16
 /// Numbering of operands restarts after this many steps, so that fast and slow ranks realign.
 constexpr std::int64_t period_steps = 256;
 constexpr std::uint64_t names_of_a_period = 1 << 16;
@@ -31,60 +31,59 @@ double flops(std::int64_t rows, std::int64_t inner) {
 
 }  // namespace
 
-Result<std::unique_ptr<ProductLane>> ProductLane::create(Environment& environment, ProductRates rates,
-                                                         std::unique_ptr<OperationPipeline> pipeline,
-                                                         std::int64_t most_rows) {
-  std::unique_ptr<ProductLane> lane(
-      new ProductLane(environment, std::move(rates), std::move(pipeline), most_rows));
+Result<std::unique_ptr<GemmLane>> GemmLane::create(Environment& environment, ProductRates rates,
+                                                   std::unique_ptr<OperationPipeline> pipeline,
+                                                   std::int64_t max_rows) {
+  std::unique_ptr<GemmLane> lane(new GemmLane(environment, std::move(rates), std::move(pipeline), max_rows));
   EGT_TRY(lane->prepare());
   return lane;
 }
 
-ProductLane::ProductLane(Environment& environment, ProductRates rates,
-                         std::unique_ptr<OperationPipeline> pipeline, std::int64_t most_rows)
+GemmLane::GemmLane(Environment& environment, ProductRates rates, std::unique_ptr<OperationPipeline> pipeline,
+                   std::int64_t max_rows)
     : environment_(environment),
       device_(environment.device),
       rates_(std::move(rates)),
-      most_rows_(most_rows),
+      max_rows_(max_rows),
       pipeline_(std::move(pipeline)) {
   for (const auto& [precision, rate] : rates_)
     if (is_narrow(precision)) narrow_.push_back(precision);
 }
 
-Status ProductLane::prepare() {
-  EGT_TRY_ASSIGN(results_, device_.allocate(bytes_for(most_rows_)));
+Status GemmLane::prepare() {
+  EGT_TRY_ASSIGN(results_, device_.allocate(bytes_for(max_rows_)));
   return {};
 }
 
-std::size_t ProductLane::wanted(std::size_t blocks) const {
+std::size_t GemmLane::wanted(std::size_t blocks) const {
   constexpr std::size_t most = 4, sparing = 16;
   if (environment_.load.lead() == LoadLead::products) return std::clamp<std::size_t>(blocks / 4, 1, most);
   return std::min(most, blocks / sparing);
 }
 
-bool ProductLane::holds(std::size_t block) const {
+bool GemmLane::holds(std::size_t block) const {
   return std::any_of(operands_.begin(), operands_.end(),
                      [&](const Operands& operands) { return operands.block == block; });
 }
 
 /// Rows of the largest result whose operands fit; 0 if none fits.
-std::int64_t ProductLane::rows_in(std::uint64_t bytes, Precision precision) const {
+std::int64_t GemmLane::rows_in(std::uint64_t bytes, Precision precision) const {
   const auto elements = static_cast<std::int64_t>(bytes / size_of(storage_type(precision)));
   const auto lasts_too_long = [&](std::int64_t rows) {
     return flops(rows, inner(rows, precision)) > rates_.at(precision) * longest_product_s;
   };
-  std::int64_t rows = most_rows_;
+  std::int64_t rows = max_rows_;
   while (rows > fewest_rows && lasts_too_long(rows)) rows /= 2;
   const auto fit = [&](std::int64_t of) {
     const auto result_bytes = static_cast<std::uint64_t>(of * of) * size_of(sum_type(precision));
     return 2 * of * inner(of, precision) <= elements &&
-           result_bytes <= static_cast<std::uint64_t>(most_rows_ * most_rows_) * sizeof(float);
+           result_bytes <= static_cast<std::uint64_t>(max_rows_ * max_rows_) * sizeof(float);
   };
   while (rows > 0 && !fit(rows)) rows /= 2;
-  return rows >= least_rows ? rows : 0;
+  return rows >= min_rows ? rows : 0;
 }
 
-std::optional<ProductLane::Plan> ProductLane::plan(std::uint64_t bytes, std::int64_t step) const {
+std::optional<GemmLane::Plan> GemmLane::plan(std::uint64_t bytes, std::int64_t step) const {
   const auto period = static_cast<std::uint64_t>(std::max<std::int64_t>(step, 0) / period_steps);
   const std::uint64_t number = period == period_ ? begun_in_period_ % names_of_a_period : 0;
   const bool is_narrow = number % 2 == 1 && !narrow_.empty();
@@ -98,8 +97,8 @@ std::optional<ProductLane::Plan> ProductLane::plan(std::uint64_t bytes, std::int
   return plan;
 }
 
-Status ProductLane::begin(std::size_t block, WordsView words, std::uint64_t offset, std::string place,
-                          const Plan& plan, Stream& filled_by) {
+Status GemmLane::begin(std::size_t block, WordsView words, std::uint64_t offset, std::string place,
+                       const Plan& plan, Stream& filled_by) {
   const std::uint64_t matrix_bytes =
       static_cast<std::uint64_t>(plan.rows * inner(plan.rows, plan.precision)) *
       size_of(storage_type(plan.precision));
@@ -120,25 +119,25 @@ Status ProductLane::begin(std::size_t block, WordsView words, std::uint64_t offs
 
 /// If transcendental chains lead: true if the duty cycle leaves device time for another GEMM. Operands that a
 /// small fill can no longer spare are used up.
-bool ProductLane::may_multiply(std::size_t blocks) {
-  constexpr double most_credit_ms = 250;  ///< max length of a burst
+bool GemmLane::may_multiply(std::size_t blocks) {
+  constexpr double max_credit_ms = 250;  ///< max length of a burst
   const double duty = environment_.load.products_duty();
   const double since_ms = 1e3 * seconds_since(std::exchange(credited_, Clock::now()));
   if (duty >= 1 || environment_.load.lead() == LoadLead::products || operands_.size() > wanted(blocks)) {
     credit_ms_ = 0;
     return true;
   }
-  credit_ms_ = std::min(credit_ms_ + duty * since_ms, most_credit_ms);
+  credit_ms_ = std::min(credit_ms_ + duty * since_ms, max_credit_ms);
   const auto enqueued = static_cast<double>(pipeline_->submitted() - pipeline_->judged());
   return credit_ms_ > enqueued * product_ms_;
 }
 
-void ProductLane::count_work(double device_ms) {
+void GemmLane::count_work(double device_ms) {
   worked_ms_ += device_ms;
   credit_ms_ -= device_ms;
 }
 
-Status ProductLane::feed(std::int64_t step, std::size_t blocks, const std::stop_token& stop) {
+Status GemmLane::feed(std::int64_t step, std::size_t blocks, const std::stop_token& stop) {
   step_ = step;
   while (true) {
     EGT_TRY_ASSIGN(const bool full, pipeline_->is_full());
@@ -152,7 +151,7 @@ Status ProductLane::feed(std::int64_t step, std::size_t blocks, const std::stop_
   }
 }
 
-ProductLane::Operands* ProductLane::next() {
+GemmLane::Operands* GemmLane::next() {
   Operands* chosen = nullptr;
   for (Operands& one : operands_) {
     if (one.enqueued == one.planned()) continue;
@@ -161,16 +160,16 @@ ProductLane::Operands* ProductLane::next() {
   return chosen;
 }
 
-ProductLane::Operands& ProductLane::operands_of(std::size_t block) {
+GemmLane::Operands& GemmLane::operands_of(std::size_t block) {
   return *std::find_if(operands_.begin(), operands_.end(),
                        [&](const Operands& one) { return one.block == block; });
 }
 
-void ProductLane::drop(std::size_t block) {
+void GemmLane::drop(std::size_t block) {
   std::erase_if(operands_, [&](const Operands& operands) { return operands.block == block; });
 }
 
-Gemm ProductLane::product_of(const Operands& operands, std::size_t pair) const {
+Gemm GemmLane::product_of(const Operands& operands, std::size_t pair) const {
   const auto [precision, rows, name, seed] = operands.plan;
   const std::int64_t columns = inner(rows, precision);
   const ElementType type = storage_type(precision);
@@ -179,18 +178,18 @@ Gemm ProductLane::product_of(const Operands& operands, std::size_t pair) const {
   return {.precision = precision,
           .a = {a, type, rows, columns},
           .b = {a + matrix_bytes, type, rows, columns},
-          .d = {results_.as<float>() + name % results * static_cast<std::uint64_t>(most_rows_ * most_rows_),
+          .d = {results_.as<float>() + name % results * static_cast<std::uint64_t>(max_rows_ * max_rows_),
                 sum_type(precision), rows, rows},
           .b_transposed = true};
 }
 
-std::uint64_t ProductLane::offset_of(const Operands& operands, const Gemm& gemm) {
+std::uint64_t GemmLane::offset_of(const Operands& operands, const Gemm& gemm) {
   const auto* const first = reinterpret_cast<const char*>(operands.words.data);
   return operands.offset + static_cast<std::uint64_t>(static_cast<const char*>(gemm.a.data) - first);
 }
 
 /// The result buffer holds another pair's result or other words before, so that a skipped GEMM is detected.
-Status ProductLane::multiply(Operands& operands, const std::stop_token& stop) {
+Status GemmLane::multiply(Operands& operands, const std::stop_token& stop) {
   const std::size_t pair = operands.enqueued % operands.digests.size();
   const std::uint64_t round = operands.enqueued / operands.digests.size();
   const Gemm gemm = product_of(operands, pair);
@@ -224,16 +223,16 @@ Status ProductLane::multiply(Operands& operands, const std::stop_token& stop) {
 }
 
 /// Verifies random rows. `cheap_terms`: fp64 multiply-adds that a device does in about a millisecond.
-Status ProductLane::verify(const Operands& operands, const Gemm& gemm, const std::stop_token& stop) {
+Status GemmLane::verify(const Operands& operands, const Gemm& gemm, const std::stop_token& stop) {
   const DeviceInfo& info = device_.info();
   const double cheap_terms = (info.backend == "host" ? 0x1p22 : 0x1p25) * std::max(1, info.multiprocessors);
   const auto terms_of_row = static_cast<double>(gemm.d.columns * gemm.a.columns);
-  const auto cheap_rows = static_cast<std::int64_t>(cheap_terms / terms_of_row) / least_rows * least_rows;
-  const std::int64_t count = std::clamp(cheap_rows, least_rows, gemm.d.rows);
-  const auto starts = static_cast<std::uint64_t>((gemm.d.rows - count) / least_rows + 1);
+  const auto cheap_rows = static_cast<std::int64_t>(cheap_terms / terms_of_row) / min_rows * min_rows;
+  const std::int64_t count = std::clamp(cheap_rows, min_rows, gemm.d.rows);
+  const auto starts = static_cast<std::uint64_t>((gemm.d.rows - count) / min_rows + 1);
   const std::uint64_t random =
       (operands.plan.seed >> 32) + static_cast<std::uint64_t>(environment_.place.rank);
-  const auto first = static_cast<std::int64_t>(random % starts) * least_rows;
+  const auto first = static_cast<std::int64_t>(random % starts) * min_rows;
   Gemm rows = gemm;
   rows.a = gemm.a.row_range(first, count);
   rows.d = gemm.d.row_range(first, count);
@@ -249,7 +248,7 @@ Status ProductLane::verify(const Operands& operands, const Gemm& gemm, const std
       stop);
 }
 
-void ProductLane::judge(Operands& operands, std::size_t pair, const Digest& digest, double device_ms) {
+void GemmLane::judge(Operands& operands, std::size_t pair, const Digest& digest, double device_ms) {
   count_work(product_ms_ = device_ms);
   const bool is_first = operands.judged++ < operands.digests.size();
   Digest& expected = operands.digests[pair];
@@ -271,8 +270,8 @@ void ProductLane::judge(Operands& operands, std::size_t pair, const Digest& dige
   tell("repetition", offset_of(operands, product_of(operands, pair)), evidence, where(operands));
 }
 
-void ProductLane::judge_rows(Operands& operands, std::int64_t first_row, const Gemm& rows,
-                             const GemmMismatches& found) {
+void GemmLane::judge_rows(Operands& operands, std::int64_t first_row, const Gemm& rows,
+                          const GemmMismatches& found) {
   // The operands are finite and small, so sums cannot overflow. An undecided element is therefore wrong too.
   const std::uint64_t decided = found.compared - found.undecided;
   const bool is_whole = decided == static_cast<std::uint64_t>(rows.d.count());
@@ -301,7 +300,7 @@ void ProductLane::judge_rows(Operands& operands, std::int64_t first_row, const G
 }
 
 /// Combines the pairs' digests into one.
-void ProductLane::keep_answer(const Operands& operands) {
+void GemmLane::keep_answer(const Operands& operands) {
   OperandAnswer answer{.name = operands.plan.name,
                        .precision = static_cast<std::uint32_t>(operands.plan.precision),
                        .rows = static_cast<std::uint32_t>(operands.plan.rows),
@@ -314,27 +313,26 @@ void ProductLane::keep_answer(const Operands& operands) {
         add_to_digest(answer.digest.a, answer.digest.b, index++, static_cast<std::uint32_t>(word));
   const std::lock_guard lock(mutex_);
   answers_.push_back(answer);
-  if (answers_.size() > most_operand_answers) answers_.pop_front();
+  if (answers_.size() > max_operand_answers) answers_.pop_front();
 }
 
-std::vector<OperandAnswer> ProductLane::answers() const {
+std::vector<OperandAnswer> GemmLane::answers() const {
   const std::lock_guard lock(mutex_);
   return {answers_.begin(), answers_.end()};
 }
 
-ProductFigures ProductLane::figures() const {
+GemmFigures GemmLane::figures() const {
   const std::lock_guard lock(mutex_);
   return figures_;
 }
 
-std::string ProductLane::where(const Operands& operands) const {
-  const ProductLane::Plan& plan = operands.plan;
+std::string GemmLane::where(const Operands& operands) const {
+  const GemmLane::Plan& plan = operands.plan;
   return fmt::format("{}, {} product {} x {} x {}", operands.place, to_string(plan.precision), plan.rows,
                      plan.rows, inner(plan.rows, plan.precision));
 }
 
-void ProductLane::tell(const char* detector, std::uint64_t offset, const Evidence& evidence,
-                       std::string where) {
+void GemmLane::tell(const char* detector, std::uint64_t offset, const Evidence& evidence, std::string where) {
   emit_disagreement(environment_.records, fault_of(environment_, "gemm", detector, "memory", step_), offset,
                     evidence, std::move(where));
   const std::lock_guard lock(mutex_);

@@ -1,11 +1,11 @@
-#include "model/parallel/gradient_sums.hpp"
+#include "model/parallel/gradient_all_reduce.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 namespace egt::mlp {
 
-Status GradientSums::allocate() {
+Status GradientAllReduce::allocate() {
   if (are_verified()) {
     std::int64_t most = 0;
     for (const GradientBucket& bucket : layout_.buckets())
@@ -27,22 +27,22 @@ Status GradientSums::allocate() {
   return {};
 }
 
-SparseView GradientSums::selected(const GradientBucket& bucket) const {
+SparseView GradientAllReduce::selected(const GradientBucket& bucket) const {
   const auto k =
       static_cast<std::int64_t>(std::ceil(config_.top_k_share * static_cast<double>(bucket.count)));
   return {selected_.as<SparseElement>(), std::clamp<std::int64_t>(k, 1, bucket.count)};
 }
 
-TopKSelection GradientSums::selection(const GradientBucket& bucket, const Workspace& workspace,
-                                      float* residual) const {
+TopKSelection GradientAllReduce::selection(const GradientBucket& bucket, const Workspace& workspace,
+                                           float* residual) const {
   return {.gradient = workspace.gradient_range(bucket.offset, bucket.count),
           .residual = residual,
           .selected = selected(bucket),
           .scratch = scratch_.as<TopKScratch>()};
 }
 
-Status GradientSums::sum(const GradientBucket& bucket, const Workspace& workspace, float* residual,
-                         Stream& stream) {
+Status GradientAllReduce::sum(const GradientBucket& bucket, const Workspace& workspace, float* residual,
+                              Stream& stream) {
   const VectorView gradient = workspace.gradient_range(bucket.offset, bucket.count);
   if (config_.top_k_share == 0) {
     EGT_TRY(tamper(TensorKind::sent_terms, bucket, gradient, stream));
@@ -60,13 +60,14 @@ Status GradientSums::sum(const GradientBucket& bucket, const Workspace& workspac
   return {};
 }
 
-VectorView GradientSums::slice_of(int rank, const GradientBucket& bucket, const Workspace& workspace) const {
+VectorView GradientAllReduce::slice_of(int rank, const GradientBucket& bucket,
+                                       const Workspace& workspace) const {
   const std::int64_t each = slice_elements(bucket, slices()), first = std::min(bucket.count, rank * each);
   return workspace.gradient_range(bucket.offset + first, std::min(each, bucket.count - first));
 }
 
-Status GradientSums::exchange_terms(const GradientBucket& bucket, const Workspace& workspace,
-                                    Stream& stream) {
+Status GradientAllReduce::exchange_terms(const GradientBucket& bucket, const Workspace& workspace,
+                                         Stream& stream) {
   const VectorView own = slice_of(communicator_.rank(), bucket, workspace);
   const std::size_t bytes = own.bytes();
   std::vector<Message> sends, receives;
@@ -78,8 +79,8 @@ Status GradientSums::exchange_terms(const GradientBucket& bucket, const Workspac
   return communicator_.exchange(sends, receives, stream);
 }
 
-Status GradientSums::verify(const GradientBucket& bucket, const Workspace& workspace,
-                            const SumEvidence& evidence, Stream& stream) {
+Status GradientAllReduce::verify(const GradientBucket& bucket, const Workspace& workspace,
+                                 const AllReduceEvidence& evidence, Stream& stream) {
   const VectorView whole = workspace.gradient_range(bucket.offset, bucket.count);
   EGT_TRY(device_.digest(whole.words(), evidence.result, stream));
   EGT_TRY(device_.reset(evidence.wrong, stream));
@@ -87,15 +88,15 @@ Status GradientSums::verify(const GradientBucket& bucket, const Workspace& works
                             evidence.wrong, stream);
 }
 
-Status GradientSums::tamper(TensorKind kind, const GradientBucket& bucket, const VectorView& gradient,
-                            Stream& stream) {
-  for (const Tampering& one : tampering_)
+Status GradientAllReduce::tamper(TensorKind kind, const GradientBucket& bucket, const VectorView& gradient,
+                                 Stream& stream) {
+  for (const TensorFault& one : tensor_faults_)
     if (one.tensor.kind == kind && &bucket == &layout_.buckets()[one.bucket])
       EGT_TRY(device_.flip(gradient.words(), one.flip, stream));
   return {};
 }
 
-Status GradientSums::answer(const Workspace& workspace, Digest* answers, Stream& stream) {
+Status GradientAllReduce::answer(const Workspace& workspace, Digest* answers, Stream& stream) {
   if (config_.top_k_share == 0) return {};
   for (const GradientBucket& bucket : layout_.buckets()) {
     const TopKSelection call = selection(bucket, workspace, known_.as<float>());
@@ -112,7 +113,7 @@ Status GradientSums::answer(const Workspace& workspace, Digest* answers, Stream&
   return {};
 }
 
-double GradientSums::sent_bytes() const {
+double GradientAllReduce::sent_bytes() const {
   const double ranks = communicator_.size();
   double bytes = 0;
   for (const GradientBucket& bucket : layout_.buckets())

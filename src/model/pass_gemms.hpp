@@ -21,9 +21,9 @@ Status check_fp8_shapes(const std::vector<std::int64_t>& neurons, std::int64_t s
 /// copies quantized in every pass, with one scale per tensor: weights and activations in f8, gradients in
 /// f8_e5m2. The backward pass needs transposed copies, because fp8 GEMMs compute A B^T only. In the other
 /// precisions operands are used unchanged. Passes must not overlap. Layers are given by index.
-class PassProducts {
+class PassGemms {
  public:
-  PassProducts(Device& device, const ParameterLayout& layout, Stream& stream)
+  PassGemms(Device& device, const ParameterLayout& layout, Stream& stream)
       : device_(device), layout_(layout), stream_(stream) {}
 
   /// Allocates memory if the precisions include fp8.

@@ -16,7 +16,7 @@
 namespace egt::mlp {
 
 /// Output of a bucket's all-reduce verification, in device memory.
-struct SumEvidence {
+struct AllReduceEvidence {
   Digest* result = nullptr;  ///< digest of the whole result on this rank
   Mismatches* wrong =
       nullptr;  ///< elements of this rank's slice that differ from the sum of all ranks' gradients
@@ -29,11 +29,11 @@ struct SumEvidence {
 /// Full all-reduces can be verified. Each rank receives one slice of all ranks' gradients before the
 /// all-reduce and adds it up. Together with the digests of all ranks' results, this checks each element of
 /// each result, to one rounding per addition.
-class GradientSums {
+class GradientAllReduce {
  public:
   /// All arguments must outlive it.
-  GradientSums(Device& device, Communicator& communicator, const MlpConfig& config,
-               const ParameterLayout& layout)
+  GradientAllReduce(Device& device, Communicator& communicator, const MlpConfig& config,
+                    const ParameterLayout& layout)
       : device_(device), communicator_(communicator), config_(config), layout_(layout) {}
 
   /// invalid_argument: top_k_share with gradients that are not fp32.
@@ -44,14 +44,16 @@ class GradientSums {
   /// If true, each bucket needs `exchange_terms`, `sum` and `verify`, in this order.
   bool are_verified() const { return config_.has_second_pass && slices() > 1 && config_.top_k_share == 0; }
   Status exchange_terms(const GradientBucket& bucket, const Workspace& workspace, Stream& stream);
-  Status verify(const GradientBucket& bucket, const Workspace& workspace, const SumEvidence& evidence,
+  Status verify(const GradientBucket& bucket, const Workspace& workspace, const AllReduceEvidence& evidence,
                 Stream& stream);
   /// Elements per slice of a bucket. The last slice may have fewer or none.
   static std::int64_t slice_elements(const GradientBucket& bucket, int ranks) {
     return (bucket.count + ranks - 1) / ranks;
   }
   /// Applies to all-reduces enqueued from now on. Other tensors are ignored.
-  void set_tampering(std::vector<Tampering> tampering) { tampering_ = std::move(tampering); }
+  void set_tensor_faults(std::vector<TensorFault> tensor_faults) {
+    tensor_faults_ = std::move(tensor_faults);
+  }
   /// With top_k_share, writes two digests per bucket, as in Pass::tensors, for twice the workspace's
   /// gradient: of the elements that this rank would send, and of those merged with the rest.
   Status answer(const Workspace& workspace, Digest* answers, Stream& stream);
@@ -73,7 +75,7 @@ class GradientSums {
   const ParameterLayout& layout_;
   Buffer selected_, gathered_, scratch_;
   Buffer terms_;  ///< all ranks' gradients of this rank's slice, for the bucket in progress
-  std::vector<Tampering> tampering_;
+  std::vector<TensorFault> tensor_faults_;
   Buffer known_;  ///< residual of known-answer tests, sized for the max bucket
 };
 
