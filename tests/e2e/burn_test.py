@@ -147,7 +147,7 @@ class Burn(ProgramTest):
             self.assertGreaterEqual(pulse["rises"], 6)
             self.assertLessEqual(pulse["rises"], 4 * result["test_summary"]["actual_duration_seconds"] + 2)
             self.assertLess(pulse["late_ms"]["p50"], 100)
-        self.assertRegex(done.stdout, r"  Pulse: 4 Hz, duty 0.3: \d+ rises, at most [0-9.]+ ms apart, half of them [0-9.]+; power is not told: ")
+        self.assertRegex(done.stdout, r"  Pulse: 4 Hz, duty 0.3: \d+ rises, at most [0-9.]+ ms apart, half of them [0-9.]+; power unknown: ")
 
     def check_journals(self, size):
         for rank in range(size):

@@ -93,7 +93,7 @@ class Figures(LinksTest):
     def test_one_rank_alone_measures_its_host(self):
         result, done = self.links(None)
         self.assertEqual([e["test_name"] for e in result["results"]], ["links", "host and device"])
-        self.assertIn("one rank alone has no pairs", done.stderr)
+        self.assertIn("a single rank has no pairs", done.stderr)
         self.assertIn("One rank alone has no pairs", done.stdout)
 
     def test_three_ranks(self):

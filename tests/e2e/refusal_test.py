@@ -51,7 +51,7 @@ CASES = [
     (["verify", "--preset", "power"], WRONG_USAGE, "the command verify has no such option"),
     (["--io-dir", "/nowhere"], ENVIRONMENT, "/nowhere"),
     (["--backend", "cuda"], ENVIRONMENT, "cuda"),
-    (["--precision", "int8"], ENVIRONMENT, "int8 is for products over memory"),
+    (["--precision", "int8"], ENVIRONMENT, "int8 is for memory-resident GEMMs"),
     (["--precision", "fp8", "--layers", "64,24,16"], WRONG_USAGE, "fp8 needs layers of a multiple of 16 neurons, and one has 24"),
     (["--precision", "fp8", "--batch", "24"], WRONG_USAGE, "fp8 needs a multiple of 16 samples per rank, not 24"),
     (["--memory", "900TB"], ENVIRONMENT, "memory"),

@@ -103,7 +103,7 @@ class LinksPurpose : public MeasurementRun {
 
   void begin(RecordQueue& records) override {
     if (is_root_ && ends_.size() == 1)
-      records.notice("links: one rank alone has no pairs: only the device and its host are measured");
+      records.notice("links: a single rank has no pairs: only the device and its host are measured");
     for (const LinkEndpoint& end : ends_)
       if (is_root_ && !end.untold.empty())
         records.warning(fmt::format("rank {}: its links are not known: {}", end.rank, end.untold));

@@ -80,7 +80,7 @@ Status check_link_injections(const std::vector<Injection>& injections, int ranks
       return wrong(injection, fmt::format("peer {} is no other rank of this run; use another of 0 to {}",
                                           *injection.peer, ranks - 1));
     if (kind == slow && ranks < 2)
-      return wrong(injection, "one rank alone has no peer that it could be slow to; use at least 2 ranks");
+      return wrong(injection, "a single rank has no peer that it could be slow to; use at least 2 ranks");
     if (kind == collective && injection.layer)
       return wrong(injection, "links has no layers of collectives; leave layer out");
     if (kind == hang && injection.peer && injection.layer)

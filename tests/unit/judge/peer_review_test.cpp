@@ -140,7 +140,7 @@ TEST(StragglerDetector, ASlowRankThatHeatHeldDownIsToldSo) {
   const auto found = run(review, ranks, 60);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_THAT(found[0].text,
-              HasSubstr("40 ms, not 36 ms; heat or a power brake held its clocks down for 70 s"));
+              HasSubstr("40 ms, not 36 ms; thermal throttling or power brake for 70 s"));
 }
 
 TEST(StragglerDetector, ARankWithMoreSamplesMayTakeMoreTime) {

@@ -258,7 +258,7 @@ TEST(Verdict, WrongResultsWithoutTheirFaultRecordAreAFault) {
   auto of_verify = records;
   for (Record& record : of_verify)
     if (record.kind == RecordKind::start) record.body["command"] = "verify";
-  EXPECT_EQ(judge(of_verify).reasons[0], verdict.reasons[0]);
+  EXPECT_THAT(judge(of_verify).reasons, Contains(verdict.reasons[0]));
   records.push_back(fault(0));  // rank 1 counts the data that it forwarded
   records.back().body["phase"] = "memory";
   for (const std::string& reason : judge(records).reasons) EXPECT_THAT(reason, Not(HasSubstr("is missing")));

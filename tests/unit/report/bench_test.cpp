@@ -74,8 +74,8 @@ TEST(BenchText, HasModesSideBySideWhereWorkIsDivided) {
           " 1.00 GB | 2.00 GB |"));
   EXPECT_THAT(
       text,
-      HasSubstr("\n  mlp batch 8192 (2, pipeline): layers 1 to 2, 3 to 6, 8 micro-batches; gradients held "
-                "against one device\n  mlp batch 8192: use pipeline\n"));
+      HasSubstr("\n  mlp batch 8192 (2, pipeline): layers 1 to 2, 3 to 6, 8 micro-batches; gradients compared "
+                "with one device\n  mlp batch 8192: use pipeline\n"));
   const std::string parallel = parallel_text(made);
   EXPECT_THAT(parallel, HasSubstr("| 2, collective |"));
   EXPECT_THAT(parallel, Not(HasSubstr("voxelize"))) << "is divided by its batch alone";
@@ -134,8 +134,8 @@ TEST(BenchText, TellsWhatCompressionSavesAndCosts) {
   changed["results"].push_back(compressed);
   const std::string text = bench_text(changed);
   EXPECT_THAT(text, HasSubstr("| 2, collective topk:1% |"));
-  EXPECT_THAT(text, HasSubstr("mlp batch 8192 (2, collective topk:1%): a rank sends 1.00 MB a step, whole "
-                              "gradients 50.0 MB; a step takes 0.50 times as long\n"));
+  EXPECT_THAT(text, HasSubstr("mlp batch 8192 (2, collective topk:1%): 1.00 MB sent per rank and step, "
+                              "50.0 MB without compression; a step takes 0.50 times as long\n"));
   EXPECT_THAT(text,
               HasSubstr("loss 0.105 after as many steps as whole gradients give 0.1: +5.0 %, within 10 %\n"));
   changed["results"].back()["loss_excess_percent"] = 25;

@@ -201,7 +201,7 @@ TEST(Comparison, UnlikeDevicesAreSaidAndNotJudged) {
   EXPECT_EQ(comparison.exit_code, 0);
   EXPECT_EQ(comparison.judged, 0u);
   EXPECT_THAT(comparison.reasons, ElementsAre(HasSubstr("nothing to judge for regressions")));
-  EXPECT_THAT(comparison.notes, ElementsAre("a ran on NVIDIA A100, h on NVIDIA H100: unlike devices are "
+  EXPECT_THAT(comparison.notes, ElementsAre("a ran on NVIDIA A100, h on NVIDIA H100: different devices are "
                                             "compared, but not judged for regressions"));
 }
 

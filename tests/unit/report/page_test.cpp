@@ -125,7 +125,7 @@ TEST(Page, MarksLinksBelowTheirLimitOnly) {
 TEST(Page, OfAResultThatIsCutOrForeignIsThere) {
   for (const Json& result :
        {Json(), Json::object(), Json::array({1, "x"}), Json("text"), build_result({}, judge({}))})
-    EXPECT_THAT(page_text(result, TimeLines()), HasSubstr("The journals hold no figures over time"));
+    EXPECT_THAT(page_text(result, TimeLines()), HasSubstr("The journals have no time series"));
   Json whole = result_of({start(0, 1), fault(0), end(0)});
   const Json keys = whole;
   for (const Json& foreign : {Json(), Json(7), Json("text"), Json::array({1, "x", nullptr}), Json{{"0", 3}}})

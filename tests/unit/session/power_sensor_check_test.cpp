@@ -103,7 +103,7 @@ TEST(PowerSensorCheck, APowerLikeAnIdleDevicesUnderFullLoadIsTold) {
   };
   Loop loop(weak);
   expect_told(loop, with([](SensorReading& r) { *r.power_w *= 0.15, r = without_energy(r); }),
-              "at 99 % of utilization, of 700 W, and nothing holds its clocks down", 40);
+              "at 99 % of utilization, of 700 W, and no throttle reason", 40);
   EXPECT_FALSE(reported([](SensorReading& r) { r.gpu_utilization_percent = 60; })) << "a small load";
   EXPECT_FALSE(reported([](SensorReading& r) { r.gpu_utilization_percent.reset(); }))
       << "as a part of a device";

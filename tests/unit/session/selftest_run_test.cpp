@@ -196,7 +196,7 @@ TEST(SelftestReport, TellsEveryKind) {
     EXPECT_EQ(table.find(std::string("\n") + row.name + " ") != std::string::npos, row.changes_data());
   for (const char* kind : {"gradient", "activation", "gemm", "extreme"})
     EXPECT_THAT(table, HasSubstr(std::string("\n") + kind + "-persistent "));
-  EXPECT_THAT(table, HasSubstr("left out: one rank alone"));
+  EXPECT_THAT(table, HasSubstr("left out: a single rank"));
   const Json results = to_results(alone, score);
   ASSERT_EQ(results.size(), score.rows.size());
   EXPECT_EQ(results[0]["test_name"], "selftest.weight");

@@ -110,7 +110,7 @@ TEST(MemoryWorkload, ThatItsTestsStarveOnAGpuIsToldOnce) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0]["kind"], "starved");
   EXPECT_EQ(found[0]["rank"], 3);
-  EXPECT_THAT(found[0]["text"].get<std::string>(), HasSubstr("the tests of memory starve: "));
+  EXPECT_THAT(found[0]["text"].get<std::string>(), HasSubstr("the memory test starves: "));
   EXPECT_LT(found[0]["actual"], found[0]["expected"]);
   EXPECT_TRUE(findings_with("cuda", 0, 1).empty()) << "all is well";
   EXPECT_TRUE(findings_with("cuda", 2000, 0.5).empty()) << "the guard holds the load down";
@@ -281,7 +281,7 @@ TEST(MemoryShare, TheLastBlocksAreGivenBack) {
   EXPECT_EQ(memory.blocks().size(), figure(memory, "blocks"));
   EXPECT_TRUE(world.faults().empty());
   ASSERT_EQ(world.notices.size(), 1u);
-  EXPECT_THAT(world.notices[0], HasSubstr("memory: the fill was made smaller"));
+  EXPECT_THAT(world.notices[0], HasSubstr("memory: less memory is filled"));
 }
 
 TEST(MemoryShare, OneBlockIsLeft) {

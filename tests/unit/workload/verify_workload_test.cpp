@@ -125,7 +125,7 @@ TEST(Readiness, ProductsThatAreAlwaysWrongAreSeenByTheHost) {
   Job job(std::make_unique<ScalingDevice>(small.samples));
   job.run();
   ASSERT_THAT(job.kinds(), UnorderedElementsAre("similarity"));
-  EXPECT_THAT(job.faults[0].at("where").get<std::string>(), HasSubstr("the product of encodings"));
+  EXPECT_THAT(job.faults[0].at("where").get<std::string>(), HasSubstr("the dot product of encodings"));
 }
 
 /// The last sample appears equal to the first.

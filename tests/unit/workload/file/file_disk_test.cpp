@@ -175,7 +175,7 @@ TEST_F(DiskTest, ARemovedDirectoryEndsThePart) {
   trouble_.after_write = [&](std::uint64_t) { fs::remove_all(directory_); };
   ASSERT_TRUE(file->prepare().ok());
   EXPECT_TRUE(file->finish(false).ok());
-  EXPECT_THAT(file->report().failure, HasSubstr("somebody deleted or moved it"));
+  EXPECT_THAT(file->report().failure, HasSubstr("the file was deleted or moved"));
   fs::create_directory(directory_);
 }
 
@@ -187,7 +187,7 @@ TEST_F(DiskTest, AFileInTheOthersPlaceEndsThePart) {
   };
   ASSERT_TRUE(file->prepare().ok());
   EXPECT_TRUE(file->finish(false).ok());
-  EXPECT_THAT(file->report().failure, HasSubstr("somebody put another file in its place"));
+  EXPECT_THAT(file->report().failure, HasSubstr("the file was replaced"));
 }
 
 TEST_F(DiskTest, ATruncatedFileIsOneFaultAndThePartGoesOn) {

@@ -220,7 +220,7 @@ TEST_F(ImageFiles, HaveTheirFoldersAsClasses) {
   EXPECT_EQ(set.value()->classes(), 4);
   EXPECT_EQ(set.value()->files(), 5);
   EXPECT_EQ(set.value()->left_out(), 1);
-  EXPECT_EQ(set.value()->complaint(), "1 images lie beside the folders of the classes");
+  EXPECT_EQ(set.value()->complaint(), "1 images are next to the class folders");
   std::map<int, int> labels = labels_of_reds(*set.value(), {.images = 5});
   EXPECT_EQ(labels[20], 0) << "a is before a-b";
   EXPECT_EQ(labels[21], 0);
