@@ -1,5 +1,5 @@
-# Finds the CUDA toolkit and NCCL, or says in EGT_CUDA_REASON why the CUDA part is left out. EGT_WITH_CUDNN: cuDNN 9 is
-# there, too; without it only what needs it says so when it is asked for.
+# Finds the CUDA toolkit and NCCL, or sets EGT_CUDA_REASON to the reason why the CUDA part is omitted. EGT_WITH_CUDNN:
+# cuDNN 9 was found; without it only the commands that need it refuse to run.
 set(EGT_WITH_CUDA OFF)
 set(EGT_WITH_CUDNN OFF)
 set(EGT_CUDA_REASON "")
@@ -27,11 +27,11 @@ else()
       list(REMOVE_DUPLICATES caps)
       set(CMAKE_CUDA_ARCHITECTURES "${caps}")
     else()
-      set(CMAKE_CUDA_ARCHITECTURES 80-virtual 90-real)  # elsewhere the driver compiles it at the program's start
+      set(CMAKE_CUDA_ARCHITECTURES 80-virtual 90-real)  # on other GPUs the driver compiles PTX at program start
     endif()
   endif()
   if(NOT CMAKE_CUDA_COMPILER)
-    unset(CMAKE_CUDA_COMPILER CACHE)  # one may have been installed since the last run of CMake
+    unset(CMAKE_CUDA_COMPILER CACHE)  # it may have been installed since the last run of CMake
   endif()
   check_language(CUDA)
   if(NOT CMAKE_CUDA_COMPILER)
@@ -70,7 +70,7 @@ if(EGT_WITH_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
-  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that of newer toolkits
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know the option for newer toolkits
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   endif()
   message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}, NCCL ${NCCL_LIBRARY}")

@@ -1,6 +1,6 @@
 # egt_module(NAME [COLD] SOURCES file.. [LINKS target..] [PRIVATE_LINKS target..]): the static library egt_NAME.
-# COLD: what runs once, waits for people or devices, or only hands them work is compiled fast, and with EGT_UNITY behind one
-# precompiled header; other rooms have other flags, which GCC 12 fails on there.
+# COLD: code that runs once, waits, or only enqueues work is compiled with -Og, and with EGT_UNITY uses one precompiled
+# header. Other modules have other flags, with which GCC 12 fails on that header.
 function(egt_module name)
   cmake_parse_arguments(module "COLD" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
   add_library(egt_${name} STATIC ${module_SOURCES})
@@ -10,7 +10,7 @@ function(egt_module name)
     target_compile_options(egt_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Og -Wno-maybe-uninitialized>)
   endif()
   egt_unite(egt_${name})
-  if(NOT EGT_UNITY OR NOT module_COLD OR EGT_CCACHE)  # which keeps nothing that stands behind one
+  if(NOT EGT_UNITY OR NOT module_COLD OR EGT_CCACHE)  # ccache does not cache files with a precompiled header
     return()
   endif()
   get_property(first GLOBAL PROPERTY EGT_PRECOMPILED_modules)
@@ -24,13 +24,13 @@ function(egt_module name)
   endif()
 endfunction()
 
-# egt_unite(TARGET [ALONE file..]): with EGT_UNITY the target's files are compiled twelve at a time, in the order in which
-# they are listed: each unit compiles the templates of the libraries once, and a changed file costs one unit. ALONE: files
-# that have names of others, too.
+# egt_unite(TARGET [ALONE file..]): with EGT_UNITY the target's files are compiled in units of twelve, in the listed order.
+# Each unit compiles the library templates once, and a changed file costs one unit. ALONE: files whose names clash with
+# those of others.
 function(egt_unite target)
   cmake_parse_arguments(unite "" "" "ALONE" ${ARGN})
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${EGT_UNITY} UNITY_BUILD_BATCH_SIZE 12)
-  if(EGT_UNITY)  # what stands in an anonymous namespace is then in no main file
+  if(EGT_UNITY)  # anonymous namespaces are then not in the main file
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
   set_source_files_properties(${unite_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -1,12 +1,12 @@
-# cmake --install and cpack: the program, its manual page and the completion of shells (both of which it prints itself),
-# presets, what there is to read, and examples for clusters.
+# cmake --install and cpack: the program, its manual page and shell completions (both printed by the program), presets,
+# documentation, and examples for clusters.
 include(GNUInstallDirs)
 
 install(TARGETS extreme_gpu_trainer RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 set(egt_printed "${CMAKE_BINARY_DIR}/printed")
 file(MAKE_DIRECTORY "${egt_printed}")
 
-# egt_install_printed(WHAT DIRECTORY NAME): what `extreme_gpu_trainer help WHAT` prints.
+# egt_install_printed(WHAT DIRECTORY NAME): installs the output of `extreme_gpu_trainer help WHAT`.
 function(egt_install_printed what directory name)
   install(CODE "execute_process(COMMAND \"$<TARGET_FILE:extreme_gpu_trainer>\" help ${what}
     OUTPUT_FILE \"${egt_printed}/${name}\" COMMAND_ERROR_IS_FATAL ANY)")
@@ -21,7 +21,7 @@ install(FILES README.md CHANGELOG.md CONTRIBUTING.md DESTINATION "${CMAKE_INSTAL
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES scripts/grafana.json scripts/hosts.example scripts/kubernetes.yaml scripts/slurm.sbatch DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
 
-# A build with CUDA needs its libraries to start, so it is a package of another name.
+# A build with CUDA needs its libraries to start, so its package has another name.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME extreme-gpu-trainer)
 set(CPACK_PACKAGE_CONTACT "the maintainers of extreme_gpu_trainer")

@@ -167,7 +167,9 @@ CEILINGS = {
 
 class Ceilings(BenchTest):
     def ceilings(self, *arguments, **more):
-        done, result = self.bench("--ceilings", *SMALL, *arguments, **more)
+        # Background streams starve next to other tests: the default timeout of 30 s would restart the ranks.
+        timeout = [] if "--collective-timeout" in arguments else ["--collective-timeout", "10m"]
+        done, result = self.bench("--ceilings", *SMALL, *timeout, *arguments, **more)
         return done, result, [e for e in result["results"] if "ceiling" in e]
 
     def test_every_part_is_beside_its_limit_on_every_rank(self):

@@ -174,7 +174,7 @@ class Deploy(HostsTest):
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         logs = [self.folder / "out" / log for log in logs or [f"{self.hosts.address(name)}/log" for name in ("hosta", "hostb")]]
-        self.wait_for(lambda: all(log.exists() and "EPOCH" in log.read_text() for log in logs), 60)
+        self.wait_for(lambda: all(log.exists() and "EPOCH" in log.read_text() for log in logs), 240)
         return process
 
     def test_stopped(self):

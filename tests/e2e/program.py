@@ -22,6 +22,7 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 # mpirun removes the common parent of Open MPI's session directories on exit, even while another mpirun creates its own
 # there. Hence each test process and each mpirun of command() has its own temporary directory.
 TMPDIR = tempfile.mkdtemp(prefix="egt_")
+os.chmod(TMPDIR, 0o755)  # munged and other users' programs need to reach their files in it
 atexit.register(shutil.rmtree, TMPDIR, ignore_errors=True)
 os.environ["TMPDIR"] = tempfile.tempdir = TMPDIR
 

@@ -92,7 +92,7 @@ class Page(Served):
 
         browser.open(url)
         self.wait_for(lambda: count(".verdict.running") == 1)
-        self.assertIn("nothing was found so far on 2 ranks", now("document.querySelector('.verdict').textContent"))
+        self.assertIn("no fault found so far on 2 ranks", now("document.querySelector('.verdict').textContent"))
         self.assertIn(HOSTILE, now("document.querySelector('#system').textContent"))  # shown as text
         has_charts = "Dygraph=" in self.text(url)
         self.wait_for(lambda: count("td svg polyline") > 0)

@@ -139,8 +139,7 @@ TEST(StragglerDetector, ASlowRankThatHeatHeldDownIsToldSo) {
   PeerReview review;
   const auto found = run(review, ranks, 60);
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_THAT(found[0].text,
-              HasSubstr("40 ms, not 36 ms; thermal throttling or power brake for 70 s"));
+  EXPECT_THAT(found[0].text, HasSubstr("40 ms, not 36 ms; thermal throttling or power brake for 70 s"));
 }
 
 TEST(StragglerDetector, ARankWithMoreSamplesMayTakeMoreTime) {

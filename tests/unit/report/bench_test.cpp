@@ -74,8 +74,9 @@ TEST(BenchText, HasModesSideBySideWhereWorkIsDivided) {
           " 1.00 GB | 2.00 GB |"));
   EXPECT_THAT(
       text,
-      HasSubstr("\n  mlp batch 8192 (2, pipeline): layers 1 to 2, 3 to 6, 8 micro-batches; gradients compared "
-                "with one device\n  mlp batch 8192: use pipeline\n"));
+      HasSubstr(
+          "\n  mlp batch 8192 (2, pipeline): layers 1 to 2, 3 to 6, 8 micro-batches; gradients compared "
+          "with one device\n  mlp batch 8192: use pipeline\n"));
   const std::string parallel = parallel_text(made);
   EXPECT_THAT(parallel, HasSubstr("| 2, collective |"));
   EXPECT_THAT(parallel, Not(HasSubstr("voxelize"))) << "is divided by its batch alone";

@@ -107,7 +107,8 @@ TEST(Telemetry, WhatTheSensorCannotTellIsToldOnce) {
   telemetry.stop();
   const auto notices = guarded.reported(RecordKind::notice);
   ASSERT_EQ(notices.size(), 1u);
-  EXPECT_EQ(notices[0], Json({{"level", "info"}, {"text", "rank 2: not reported: Xid events: Not Supported"}}));
+  EXPECT_EQ(notices[0],
+            Json({{"level", "info"}, {"text", "rank 2: not reported: Xid events: Not Supported"}}));
 }
 
 TEST(Telemetry, WhatMovedBeforeTheFirstSampleIsAFaultToo) {

@@ -10,6 +10,7 @@ namespace {
 TEST(Telemetry, SummarizesTheSamples) {
   constexpr double period_s = 0.02;
   const auto sensor = std::make_shared<FakeSensor>();
+  sensor->joules_a_read = 0.5;
   const Clock::time_point begun = Clock::now(), started = begun - std::chrono::seconds(100);
   Telemetry telemetry(sensor, period_s, started);
   wait_for_reads(*sensor, 10);
@@ -23,15 +24,15 @@ TEST(Telemetry, SummarizesTheSamples) {
   EXPECT_EQ(summary["power_w"]["last"], 100.0 * n);
   EXPECT_DOUBLE_EQ(summary["power_w"]["avg"].get<double>(), 50.0 * (n + 1));
   EXPECT_EQ(summary["power_limit_w"], 700.0);
-  EXPECT_EQ(summary["energy_j"], 5.0 * (n - 1));
+  EXPECT_EQ(summary["energy_j"], 0.5 * (n - 1));
   EXPECT_LE(summary["power_w_between"]["min"], summary["power_w_mean"]);
   EXPECT_GE(summary["power_w_between"]["max"], summary["power_w_mean"]);
   // A reading's time is taken after its read and before the next read begins.
   const auto begun_s = [&](int read) {
     return std::chrono::duration<double>(sensor->begun[static_cast<std::size_t>(read)] - begun).count();
   };
-  EXPECT_LE(summary["power_w_mean"].get<double>(), 5.0 * (n - 1) / (begun_s(n - 1) - begun_s(1)));
-  EXPECT_GE(summary["power_w_mean"].get<double>(), 5.0 * (n - 1) / (longest_s - begun_s(0)));
+  EXPECT_LE(summary["power_w_mean"].get<double>(), 0.5 * (n - 1) / (begun_s(n - 1) - begun_s(1)));
+  EXPECT_GE(summary["power_w_mean"].get<double>(), 0.5 * (n - 1) / (longest_s - begun_s(0)));
   EXPECT_EQ(summary["memory_used_bytes"]["max"], 1048576.0);
   EXPECT_TRUE(summary["temperature_c"].is_null()) << "not answered is null";
   EXPECT_GT(summary["host_memory_percent"]["avg"].get<double>(), 0.0);
@@ -46,7 +47,8 @@ TEST(Telemetry, SummarizesTheSamples) {
   // The third sample is the first with 90 % or more.
   EXPECT_GE(summary["time_to_full_load_s"].get<double>(), 100 + 2.97 * period_s);
   EXPECT_LE(summary["time_to_full_load_s"].get<double>(), 100 + longest_s);
-  EXPECT_TRUE(summary["time_to_full_power_s"].is_null()) << "some 250 W of 700 W";
+  EXPECT_TRUE(summary["time_to_full_power_s"].is_null())
+      << "25 W of 700 W; readings that catch up after a delay show more";
 }
 
 TEST(Telemetry, TellsWhenThePowerFirstCameNearItsLimit) {
