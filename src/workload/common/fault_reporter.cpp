@@ -29,7 +29,7 @@ Fault FaultReporter::addressed(Fault fault, const Mismatch& dissent) const {
   fault.device_uuid.clear();
   if (dissent.rank < 0) {
     fault.suspects = dissent.suspects;
-    const char* const how = dissent.expected == dissent.actual ? "on" : "unlike on";
+    const char* const how = dissent.expected == dissent.actual ? "on" : "different on";
     fault.where += fmt::format(", {} ranks {}", how, fmt::join(dissent.suspects, ", "));
   }
   return fault;

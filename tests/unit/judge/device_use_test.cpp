@@ -314,7 +314,7 @@ TEST(Readiness, OfSeveralSuspectsOnlyTheIdleOneIsBlamed) {
   figures(records, 1, "train")["compute_ms"] = 0.01;
   find(records, RecordKind::start, 1).body["identity"]["hostname"] = "node2";
   for (int i = 0; i < 57; ++i) {
-    records.push_back(fault_of_kind("replica", 0, "weights of layer 1, unlike on ranks 0, 1"));
+    records.push_back(fault_of_kind("replica", 0, "weights of layer 1, different on ranks 0, 1"));
     records.back().body.update({{"rank", nullptr}, {"suspects", {0, 1}}});
   }
   hold_back(records, "replica", -1, 10);

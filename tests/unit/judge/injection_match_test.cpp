@@ -119,7 +119,7 @@ TEST(Fits, AFaultOfNoKnownRankIfItSuspectsTheRank) {
   ambiguous["suspects"] = {0, 1};
   EXPECT_TRUE(fits(asked("weight"), ambiguous));
   ambiguous.erase("suspects");
-  ambiguous["where"] = "weights of layer 2, unlike on rank 10 and rank 1";
+  ambiguous["where"] = "weights of layer 2, different on rank 10 and rank 1";
   EXPECT_FALSE(fits(asked("weight"), ambiguous)) << "words say nothing";
 }
 

@@ -201,7 +201,7 @@ TEST(LoadChecks, WhatAllMadeTogetherAccusesNobodyWhoseOwnItIsNot) {
     return check.with(1, {0}, weights, 5);
   };
   EXPECT_THAT(reported(play({together(2)})),
-              ElementsAre("replica of ranks [0,1], ambiguous: weights, unlike on ranks 0, 1"));
+              ElementsAre("replica of ranks [0,1], ambiguous: weights, different on ranks 0, 1"));
   EXPECT_THAT(reported(play({together(3)})), ElementsAre("replica of rank 1, majority: weights"));
   EXPECT_THAT(reported(play({together(3).with(1, {0}, weights, 6)})),
               ElementsAre("replica of rank 1, majority: weights"))
@@ -219,7 +219,7 @@ TEST(LoadChecks, TheRankWhoseSecondRoundDiffersChangedAtRest) {
 TEST(LoadChecks, TwoThatDifferInBothRoundsAreSuspects) {
   const Story story = play({Check(2).with(1, both, weights, 5)});
   EXPECT_THAT(reported(story),
-              ElementsAre("replica of ranks [0,1], ambiguous: weights, unlike on ranks 0, 1"));
+              ElementsAre("replica of ranks [0,1], ambiguous: weights, different on ranks 0, 1"));
   EXPECT_THAT(story.found, ElementsAre(0u, 1u));
   EXPECT_THAT(story.repeats, IsEmpty()) << "it is told once for both rounds";
 }
