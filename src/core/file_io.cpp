@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 namespace egt {
 
@@ -45,6 +47,32 @@ int write_all(int file, std::string_view text) {
     if (wrote > 0) done += static_cast<std::size_t>(wrote);
   }
   return 0;
+}
+
+Result<std::string> read_regular_file(const std::string& path, std::size_t max_bytes) {
+  const auto failed = [] {
+    return Status(StatusCode::io_error, fmt::format("cannot be read: {}", std::strerror(errno)), errno);
+  };
+  const auto refused = [](std::string why) { return Status(StatusCode::invalid_argument, std::move(why)); };
+  struct stat about {};
+  if (::stat(path.c_str(), &about) != 0) return failed();
+  if (!S_ISREG(about.st_mode)) return refused("is no regular file");
+  // Checked again after the open, because the file may have been replaced.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file.valid() || ::fstat(file.get(), &about) != 0) return failed();
+  if (!S_ISREG(about.st_mode)) return refused("is no regular file");
+  std::size_t size = static_cast<std::size_t>(about.st_size);
+  std::string text;
+  while (size <= max_bytes) {
+    const std::size_t done = text.size();
+    text.resize(size + 1);  // one byte more, to see the end
+    const ssize_t got = ::read(file.get(), text.data() + done, text.size() - done);
+    if (got < 0 && errno != EINTR) return failed();
+    text.resize(done + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    if (got == 0) return text;
+    size = std::max(size, text.size());
+  }
+  return refused(fmt::format("is too large: {} bytes; the limit is {}", size, max_bytes));
 }
 
 namespace {

@@ -150,7 +150,7 @@ class BadFiles(Compare):
         (self.folder / "bare").mkdir()
         os.mkfifo(self.folder / "pipe")
         good = json.dumps(self.bench_result(both("single", [0], .050, .020)))
-        bad = {"nowhere.json": "is not there; name a result.json or the directory of a run",
+        bad = {"nowhere.json": "cannot be read: No such file or directory; name a result.json or the directory of a run",
                "bare": "is a directory without a result.json; `report DIR` makes one",
                "pipe": "is no regular file",
                self.write("empty.json", ""): "is empty; name a result.json",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,11 @@ Status file_error(const std::string& path, const std::string& what, int error,
 
 /// Writes all of `text` in one or more calls. Returns 0 or the errno of the failed call. Does not allocate.
 int write_all(int file, std::string_view text);
+
+/// Reads a regular file of at most `max_bytes`. Opens nothing else, since a pipe may block. An error has no
+/// path and begins with a verb, such as "is no regular file": io_error with its errno as native code, or
+/// invalid_argument.
+Result<std::string> read_regular_file(const std::string& path, std::size_t max_bytes);
 
 /// When a written file is safe. `disk`: at once, also from a system crash. `system`: from a crash of the
 /// process only, but faster.

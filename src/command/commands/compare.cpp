@@ -1,12 +1,8 @@
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include "command/commands.hpp"
 #include "egt/core/file_io.hpp"
@@ -19,30 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t largest_result = 256u << 20;  // bytes; a result of 1,000 ranks has about 20 MB
+constexpr std::size_t largest_result = 256u << 20;  // bytes; a result of 1,000 ranks has about 20 MB
 
 Status unreadable(std::string why) {
   return {StatusCode::io_error, std::move(why)};
-}
-
-/// A result file's text. On error, one line with the reason and what to do. Only regular files are read,
-/// since opening a pipe could block forever.
-Result<std::string> read_text(const fs::path& path) {
-  constexpr const char* what = "name a result.json or the directory of a run";
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found) return unreadable(fmt::format("is not there; {}", what));
-  if (error) return unreadable(fmt::format("cannot be read: {}; {}", error.message(), what));
-  if (!fs::is_regular_file(status)) return unreadable(fmt::format("is no regular file; {}", what));
-  const std::uintmax_t bytes = fs::file_size(path, error);
-  if (!error && bytes > largest_result)
-    return unreadable(fmt::format("has {} bytes, too many for a result; {}", bytes, what));
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file && bytes > 0)
-    return unreadable(fmt::format("cannot be read: {}; {}", std::strerror(errno), what));
-  return text.str();
 }
 
 /// The file for `path`: a directory refers to its result.json.
@@ -56,8 +32,10 @@ Result<Json> read_result(const std::string& path) {
   std::error_code error;
   if (file != fs::path(path) && !fs::exists(file, error))
     return unreadable("is a directory without a result.json; `report DIR` makes one from a run's journals");
-  EGT_TRY_ASSIGN(const std::string text, read_text(file));
-  return parse_result(text);
+  const Result<std::string> text = read_regular_file(file, largest_result);
+  if (!text.ok())
+    return unreadable(fmt::format("{}; name a result.json or the directory of a run", text.status().what()));
+  return parse_result(text.value());
 }
 
 bool is_same_file(const std::string& a, const std::string& b) {

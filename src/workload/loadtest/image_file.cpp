@@ -1,15 +1,9 @@
 #include "workload/loadtest/image_file.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -162,33 +156,6 @@ void resize(const Picture& picture, std::int64_t side, float* out) {
   }
 }
 
-/// Opens regular files only, because opening another kind may block or have side effects. Checks the type
-/// again after the open, because the file may have been replaced.
-Status read_file(const std::string& path, std::string& bytes) {
-  struct stat about {};
-  if (::stat(path.c_str(), &about) != 0) return file_error(printable(path), "cannot be read", errno);
-  Descriptor file;
-  if (S_ISREG(about.st_mode)) {
-    file = Descriptor(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-    if (!file.valid() || ::fstat(file.get(), &about) != 0)
-      return file_error(printable(path), "cannot be read", errno);
-  }
-  const auto refuse = [&](std::string_view why) { return bad(fmt::format("{} {}", printable(path), why)); };
-  if (!S_ISREG(about.st_mode)) return refuse("is not a regular file");
-  if (about.st_size == 0) return refuse("is empty");
-  if (about.st_size > max_image_bytes)
-    return refuse(fmt::format("is too large: {} bytes; the limit is {}", about.st_size, max_image_bytes));
-  bytes.resize(static_cast<std::size_t>(about.st_size));
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t read = ::read(file.get(), bytes.data() + done, bytes.size() - done);
-    if (read < 0 && errno == EINTR) continue;
-    if (read < 0) return file_error(printable(path), "cannot be read", errno);
-    if (read == 0) return refuse("became shorter while it was read");
-    done += static_cast<std::size_t>(read);
-  }
-  return {};
-}
-
 }  // namespace
 
 bool is_image_name(std::string_view name) {
@@ -200,11 +167,14 @@ bool is_image_name(std::string_view name) {
 }
 
 Status read_image(const std::string& path, std::int64_t side, float* pixels) {
-  std::string bytes;
-  EGT_TRY(read_file(path, bytes));
+  const Result<std::string> bytes = read_regular_file(path, static_cast<std::size_t>(max_image_bytes));
+  if (bytes.status().code() == StatusCode::io_error)
+    return {StatusCode::io_error, fmt::format("{}: {}", printable(path), bytes.status().what())};
+  const auto refuse = [&](std::string_view why) { return bad(fmt::format("{} {}", printable(path), why)); };
+  if (!bytes.ok()) return refuse(bytes.status().what());
+  if (bytes.value().empty()) return refuse("is empty");
   Picture picture;
-  if (const Status status = decode(bytes, picture); !status.ok())
-    return bad(fmt::format("{} {}", printable(path), status.what()));
+  if (const Status status = decode(bytes.value(), picture); !status.ok()) return refuse(status.what());
   resize(picture, side, pixels);
   return {};
 }

@@ -1,15 +1,12 @@
 #include "workload/train/golden_digests.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -21,16 +18,11 @@ namespace {
 
 constexpr std::uint64_t schema = 1;
 /// A golden file has a few KB; a much larger file is something else.
-constexpr off_t largest_file = 64 << 20;
+constexpr std::size_t largest_file = 64 << 20;
 
 Status damaged(const std::string& path, const std::string& what) {
   return {StatusCode::invalid_argument,
           fmt::format("{}: not a usable golden file: {}; name another file or remove it", path, what)};
-}
-
-Status unusable(const std::string& path, const char* what, int error) {
-  return {StatusCode::unavailable, fmt::format("{}: golden file {}: {}", path, what, std::strerror(error)),
-          error};
 }
 
 /// Position of the byte at `offset`: "line 3, column 7".
@@ -162,49 +154,24 @@ std::optional<Mismatch> GoldenCheck::compare(const Answers& own, const std::stri
 
 namespace {
 
-/// Reads the rest of an open file, at most `largest_file` bytes plus one.
-Result<std::string> read_all(int file, const std::string& path) {
-  std::string text;
-  char block[1 << 16];
-  while (text.size() <= static_cast<std::size_t>(largest_file)) {
-    const ssize_t got = ::read(file, block, sizeof block);
-    if (got == 0) break;
-    if (got > 0) text.append(block, static_cast<std::size_t>(got));
-    if (got < 0 && errno != EINTR) return unusable(path, "cannot be read", errno);
-  }
-  if (text.size() > static_cast<std::size_t>(largest_file))
-    return damaged(path, fmt::format("it is larger than {} bytes", largest_file));
-  return text;
-}
-
-Result<std::string> read_regular(int file, const std::string& path) {
-  struct stat info {};
-  if (::fstat(file, &info) != 0) return unusable(path, "cannot be read", errno);
-  if (S_ISDIR(info.st_mode)) return unusable(path, "cannot be read", EISDIR);
-  if (!S_ISREG(info.st_mode))
-    return Status(StatusCode::unavailable, fmt::format("{}: golden file is no regular file", path));
-  return read_all(file, path);
-}
-
 /// Detects this at the start of a run instead of its end.
 Status check_can_be_made(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   if (::access(parent.empty() ? "." : parent.c_str(), W_OK | X_OK) == 0) return {};
-  return unusable(path, "cannot be made", errno);
+  return file_error(path, "golden file cannot be made", errno, StatusCode::unavailable);
 }
 
 }  // namespace
 
 Result<std::optional<Golden>> read_golden(const std::string& path) {
-  // Non-blocking: a named pipe must not block the run.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (!file.valid()) {
-    if (errno != ENOENT) return unusable(path, "cannot be read", errno);
+  const Result<std::string> text = read_regular_file(path, largest_file);
+  if (text.status().native() == ENOENT) {
     EGT_TRY(check_can_be_made(path));
     return std::optional<Golden>();
   }
-  EGT_TRY_ASSIGN(const std::string text, read_regular(file.get(), path));
-  EGT_TRY_ASSIGN(Golden golden, Golden::parse(text, path));
+  if (!text.ok())
+    return Status(StatusCode::unavailable, fmt::format("{}: golden file {}", path, text.status().what()));
+  EGT_TRY_ASSIGN(Golden golden, Golden::parse(text.value(), path));
   return std::optional<Golden>(std::move(golden));
 }
 

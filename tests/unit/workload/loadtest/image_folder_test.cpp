@@ -113,7 +113,7 @@ TEST_F(ImageFiles, ThatAreNoFilesAreNotOpened) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const std::string& path : {pipe, std::string("/dev/zero"), folder_.path}) {
     read_path(path, 2);
-    EXPECT_EQ(status_.what(), path + " is not a regular file");
+    EXPECT_EQ(status_.what(), path + " is no regular file");
   }
   std::filesystem::create_symlink(folder_.path + "/nowhere", link);
   read_path(link, 2);
