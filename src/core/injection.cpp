@@ -198,6 +198,10 @@ Result<Injection> parse_injection(std::string_view text) {
   if (colon != std::string_view::npos)
     for (const std::string_view member : split(text.substr(colon + 1), ','))
       EGT_TRY(parse_member(member, injection, seen));
+  const bool is_amount = injection.kind == InjectionKind::slow || injection.kind == InjectionKind::diskfull ||
+                         injection.kind == InjectionKind::temperature;
+  if (is_amount && injection.count == 1 && std::find(seen.begin(), seen.end(), "count") != seen.end())
+    return wrong("count=1", fmt::format("use 2 or more for {}", kind));
   for (const std::string_view needed : {"rank", "step"})
     if (std::find(seen.begin(), seen.end(), needed) == seen.end())
       return wrong(text, fmt::format("{} is missing; use {}", needed, form));

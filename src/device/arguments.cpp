@@ -163,9 +163,9 @@ Status check_fusion_shape(const Operation& operation, const FusionShape& shape) 
 
 }  // namespace
 
-Status check_times(const Event& from, const Event& to) {
-  const bool reported = from.use() == EventUse::timing && to.use() == EventUse::timing;
-  return Operation("elapsed_ms").check(reported, "an event that was made for order tells no time");
+Status check_times(const char* operation, const Event& from, const Event& to) {
+  const bool are_timed = from.use() == EventUse::timing && to.use() == EventUse::timing;
+  return Operation(operation).check(are_timed, "an event created for order has no time");
 }
 
 Status check_takes_products(const Stream& stream) {

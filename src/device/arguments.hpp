@@ -12,7 +12,7 @@
 namespace egt {
 
 /// For elapsed_ms and busy_ms.
-Status check_times(const Event& from, const Event& to);
+Status check_times(const char* operation, const Event& from, const Event& to);
 Status check_takes_products(const Stream& stream);
 Status check_copy(const void* to, const void* from, std::size_t bytes);
 Status check_set_zero(const void* data, std::size_t bytes);

@@ -188,7 +188,7 @@ Result<bool> CudaDevice::done(const Event& event) {
 }
 
 Result<double> CudaDevice::elapsed_ms(const Event& from, const Event& to) {
-  EGT_TRY(check_times(from, to));
+  EGT_TRY(check_times("elapsed_ms", from, to));
   EGT_TRY(select_cuda_device(index_));
   float milliseconds = 0;
   EGT_TRY(cuda_status(cudaEventElapsedTime(&milliseconds, as_cuda(from).native(), as_cuda(to).native()),

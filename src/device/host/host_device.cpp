@@ -294,14 +294,14 @@ Result<Buffer> HostDevice::allocate_aligned(std::size_t bytes, std::size_t align
 }
 
 Result<double> HostDevice::elapsed_ms(const Event& from, const Event& to) {
-  EGT_TRY(check_times(from, to));
+  EGT_TRY(check_times("elapsed_ms", from, to));
   EGT_TRY_ASSIGN(const Clock::time_point start, as_host_event(from).reached_at());
   EGT_TRY_ASSIGN(const Clock::time_point end, as_host_event(to).reached_at());
   return std::chrono::duration<double, std::milli>(end - start).count();
 }
 
 Result<double> HostDevice::busy_ms(const Event& from, const Event& to) {
-  EGT_TRY(check_times(from, to));
+  EGT_TRY(check_times("busy_ms", from, to));
   EGT_TRY_ASSIGN(const double start, as_host_event(from).cpu_ms());
   EGT_TRY_ASSIGN(const double end, as_host_event(to).cpu_ms());
   if (&from != &to && !as_host_event(from).same_stream(as_host_event(to)))

@@ -144,9 +144,9 @@ Case verdict_case(const Json& result) {
   test.text += fault_lines(faults_of(result));
   for (const Json& repeat : member(result, "fault_repeats"))
     test.text += "suppressed: " +
-                 reported(repeat, {{"rank", "rank "},
-                                   {"kind", ": "},
+                 reported(repeat, {{"kind", ""},
                                    {"detector", " faults found by "},
+                                   {"rank", ", rank "},
                                    {"count", ", times: "},
                                    {"last_time", ", last "}}) +
                  "\n";

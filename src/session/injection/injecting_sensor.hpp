@@ -16,8 +16,9 @@ namespace egt {
 /// - memory-pressure: shows 97 % of the memory in use, for 10 s.
 /// - xid: the driver reports Xid 48, a double-bit ECC error.
 /// - ecc: one more uncorrectable error is counted.
-/// Each is reported when the first reading shows it. Missing values (no temperature on this host, no counter)
-/// are emulated while such a fault is planned for the run. One thread at a time, as for all sensors.
+/// Each is reported when it becomes due, before the real sensor is read, because its driver may hang. Missing
+/// values (no temperature on this host, no counter) are emulated while such a fault is planned for the run.
+/// One thread at a time, as for all sensors.
 class InjectingSensor final : public Sensor {
  public:
   struct Settings {

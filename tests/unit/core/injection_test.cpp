@@ -1,6 +1,6 @@
 #include "egt/core/injection.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <set>
 #include <string>
@@ -42,6 +42,8 @@ TEST(ParseInjection, KindsThatLeaveDataAsTheyAreTakeWhatTheyNeed) {
   EXPECT_EQ(good("hang:rank=0,step=1,layer=2,ms=4000").layer, 2);
   for (const std::string kind : {"slow", "hang", "stop", "temperature"})
     EXPECT_EQ(good(kind + ":rank=0,step=1,ms=7").ms, 7);
+  for (const std::string kind : {"slow", "temperature", "diskfull"})
+    EXPECT_THAT(refused(kind + ":rank=0,step=1,count=1"), ::testing::HasSubstr("use 2 or more for " + kind));
   for (const std::string kind : {"slow", "temperature", "diskfull"})
     EXPECT_EQ(good(kind + ":rank=0,step=1,count=7").count, 7u);
 }

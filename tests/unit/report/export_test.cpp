@@ -116,7 +116,7 @@ TEST(Junit, BoundsTheFaultsThatItTells) {
   const std::string reported = testcase(junit_xml(exported(records)), "extreme_gpu_trainer.burn", "verdict");
   EXPECT_EQ(times(reported, "expected: "), 100);
   EXPECT_THAT(reported, HasSubstr("and 30 more faults: see result.json"));
-  EXPECT_THAT(reported, HasSubstr("suppressed: rank 0: memory faults found by patrol, times: 12345"));
+  EXPECT_THAT(reported, HasSubstr("suppressed: memory faults found by patrol, rank 0, times: 12345"));
 }
 
 TEST(Junit, WhatWasNotDoneIsAnErrorOrWasSkipped) {
