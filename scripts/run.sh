@@ -132,6 +132,10 @@ named_directory() {
   [[ $directory == *.json ]] || echo "${directory%/}" # else loadtest's file
 }
 journals_in() { [[ -z $1 ]] || stat -c '%n %s %y' "$1"/journal.rank* 2>/dev/null || true; }
+# Do the journals in a directory belong to another run, such as one with the same --output? A resumed run keeps its id.
+is_of_another_run() {
+  grep -ho '"run_id":"[^"]*"' "$1"/journal.rank* 2>/dev/null | grep -qv "\"$EGT_RUN_ID\"" && [[ -z $(option_value --resume "${@:2}") ]]
+}
 named=$(named_directory "$@")
 earlier=$(journals_in "$named")
 
@@ -143,7 +147,7 @@ run_directory() {
     [[ -n $directory ]] || return 0
   fi
   directory=${directory%/}
-  if [[ $(journals_in "$directory") != "$earlier" ]]; then echo "$directory"; fi
+  if [[ $(journals_in "$directory") != "$earlier" ]] && ! is_of_another_run "$directory" "$@"; then echo "$directory"; fi
 }
 
 trap relay_stop INT TERM QUIT HUP USR1 USR2

@@ -147,6 +147,29 @@ class Scripts(Launch):
         self.assertIn("pass", (self.folder / "other.log").read_text())
         self.assertEqual(len(list((self.folder / "extreme_gpu_trainer_runs").iterdir())), 2)
 
+    def test_another_run_in_the_named_directory_is_no_verdict(self):
+        """The launcher fails while a run with the same --output writes there."""
+        other = " ".join(map(shlex.quote, ["env", "-u", "EGT_RUN_ID", PROGRAM, *map(str, BURN), "--output", "same"]))
+        for script, launcher in ((self.make_script(), "mpirun"), (SCRIPTS / "slurm.sbatch", "srun")):
+            for code in (0, 1, 137):
+                with self.subTest(launcher=launcher, code=code):
+                    self.fake(launcher, f"{other} >other.log 2>&1\nexit {code}\n")
+                    done = self.run_script(script, *BURN, "--output", "same")
+                    self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
+                    self.assertIn("pass", (self.folder / "other.log").read_text())
+                    shutil.rmtree(self.folder / "same")
+
+    def test_another_run_in_the_named_directory_is_no_verdict(self):
+        """The launcher fails while a run with the same --output writes there."""
+        other = " ".join(map(shlex.quote, ["env", "-u", "EGT_RUN_ID", PROGRAM, *map(str, BURN), "--output", "same"]))
+        for script, launcher, code in ((self.make_script(), "mpirun", 1), (SCRIPTS / "slurm.sbatch", "srun", 137), (SCRIPTS / "slurm.sbatch", "srun", 0)):
+            with self.subTest(launcher=launcher, code=code):
+                self.fake(launcher, f"{other} >other.log 2>&1\nexit {code}\n")
+                done = self.run_script(script, *BURN, "--output", "same")
+                self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
+                self.assertIn("pass", (self.folder / "other.log").read_text())
+                shutil.rmtree(self.folder / "same")
+
     def test_a_run_id_that_is_no_name_is_refused(self):
         done = self.run_program(*BURN, ranks=2, environment={"EGT_RUN_ID": "a/b"})
         self.check(done, WRONG_USAGE, "EGT_RUN_ID=a/b: up to 64 letters, digits and - are allowed")
