@@ -1,26 +1,26 @@
 """Injected faults of each kind that changes data: detected once, blamed on the right rank, and never a passing run."""
 from program import *
 
-STRUCK_RANK, ASKED_STEP = 1, 20
 NETWORK = ["--layers", "64,96,64,32", "--batch", "32"]
-LAYER, BIT = ",layer=2", ",bit=5"
-
-# kind: (other options, matching fault kinds, contents of `where`, value of `xor`)
-KINDS = {
-    "weight": (LAYER, {"replica"}, "layer 2", None),
-    "optimizer": (LAYER, {"replica"}, "layer 2", None),
-    "gradient": (LAYER, {"replay"}, "layer 2", None),
-    "activation": (LAYER, {"replay"}, "layer 2", None),
-    "gemm": (LAYER, {"replay", "gemm"}, "layer 2", None),
-    "extreme": ("", {"extreme"}, "", None),
-    "collective": ("", {"collective"}, "", None),
-    "memory": (BIT, {"memory"}, "", "0x00000020"),
-    "host-copy": (BIT, {"link"}, "device and its host", "0x00000020"),
-    "file-bit": (BIT, {"file-bit"}, "", "0x00000020"),
-    "file-stale": ("", {"file-stale"}, "", None),
-    "file-torn": ("", {"file-torn"}, "", None),
-    "file-misplaced": ("", {"file-misplaced"}, "", None),
-    "file-lost": ("", {"file-lost"}, "", None),
+# kind: (rank, step, other options, matching fault kinds, contents of `where`, value of `xor`). Of two faults of one kind and
+# rank, the second would only be counted.
+TRAINING = {
+    "weight": (2, 20, ",layer=2", {"replica"}, "layer 2", None),
+    "gradient": (0, 40, ",layer=2", {"replay"}, "layer 2", None),
+    "activation": (1, 60, ",layer=2", {"replay"}, "layer 2", None),
+    "gemm": (2, 80, ",layer=2", {"replay", "gemm"}, "layer 2", None),
+    "extreme": (1, 100, "", {"extreme"}, "", None),
+    "optimizer": (0, 120, ",layer=2", {"replica"}, "layer 2", None),
+}
+OWN_PACE = {
+    "collective": (1, 20, "", {"collective"}, "", None),
+    "memory": (1, 20, ",bit=5", {"memory"}, "", "0x00000020"),
+    "host-copy": (1, 20, ",bit=5", {"link"}, "device and its host", "0x00000020"),
+    "file-bit": (0, 0, ",bit=5", {"file-bit"}, "", "0x00000020"),
+    "file-stale": (1, 0, "", {"file-stale"}, "", None),
+    "file-torn": (2, 0, "", {"file-torn"}, "", None),
+    "file-misplaced": (0, 50, "", {"file-misplaced"}, "", None),
+    "file-lost": (1, 50, "", {"file-lost"}, "", None),
 }
 
 
@@ -30,39 +30,38 @@ class Inject(ProgramTest):
         done = self.run_program(*asked, *options, "--output", "run", ranks=3)
         return done, self.result()
 
-    def check(self, kind):
-        rest, fault_kinds, where, xor = KINDS[kind]
-        spec = f"{kind}:rank={STRUCK_RANK},step={ASKED_STEP}{rest}"
-        done, result = self.inject(spec, options=[*SMALL, *NETWORK])
+    def check(self, kinds, *options):
+        specs = {kind: f"{kind}:rank={rank},step={step}{rest}" for kind, (rank, step, rest, *_) in kinds.items()}
+        done, result = self.inject(*specs.values(), options=[*options, *NETWORK])
         told = json.dumps({name: result[name] for name in ("verdict", "reasons", "faults", "fault_repeats", "injections")}, indent=1)
         self.assertEqual(done.returncode, 1, done.stderr + told)
         self.assertEqual((result["verdict"], result["injected"]), ("fault", True))
         self.assertIn("--inject", result["reasons"][0])
-        self.assertEqual(len(result["injections"]), 1)
-        injection = result["injections"][0]
-        self.assertEqual((injection["planned"], injection["found"]), (spec, True), told)
-        self.assertGreaterEqual(injection["struck_step"], ASKED_STEP)
-        self.assertEqual(len(result["faults"]), 1, f"one record, not a flood: {told}")
-        fault = result["faults"][0]
-        self.assertEqual(fault["rank"], STRUCK_RANK, told)
-        self.assertIn(fault["blame"], ("certain", "majority"))
-        self.assertIn(fault["kind"], fault_kinds)
-        self.assertIn(where, fault["where"])
-        if xor:
-            self.assertEqual(fault["xor"], xor, told)
-        self.assertEqual(done.stderr.count(f"Injected on rank {STRUCK_RANK}, step "), 1, done.stderr)
-        self.assertEqual(done.stderr.count("FAULT on rank "), 1, done.stderr)
-        self.assertEqual(self.kinds_in_journal(STRUCK_RANK).count("injection"), 1)
+        self.assertEqual({one["planned"]: one["found"] for one in result["injections"]}, dict.fromkeys(specs.values(), True), told)
+        self.assertEqual(len(result["faults"]), len(kinds), f"one record each, not a flood: {told}")
+        for kind, (rank, step, _, fault_kinds, where, xor) in kinds.items():
+            with self.subTest(kind):
+                injection, = (one for one in result["injections"] if one["kind"] == kind)
+                self.assertGreaterEqual(injection["struck_step"], step)
+                fault, = (one for one in result["faults"] if one["kind"] in fault_kinds and one["rank"] == rank)
+                self.assertIn(fault["blame"], ("certain", "majority"))
+                self.assertIn(where, fault["where"])
+                if xor:
+                    self.assertEqual(fault["xor"], xor, told)
+        for rank in range(3):
+            own = sum(one[0] == rank for one in kinds.values())
+            self.assertEqual(done.stderr.count(f"Injected on rank {rank}, step "), own, done.stderr)
+            self.assertEqual(done.stderr.count(f"FAULT on rank {rank}"), own, done.stderr)
+            self.assertEqual(self.kinds_in_journal(rank).count("injection"), own)
+
+    def test_training(self):
+        self.check(TRAINING, "--steps", "140", "--memory", "0", "--no-io")
+
+    def test_work_at_its_own_pace(self):
+        self.check(OWN_PACE, "--steps", "100", "--memory", "64MB", "--io-size", "8MB", "--io-repeats", "4")
 
     def kinds_in_journal(self, rank):
         return [json.loads(line)["kind"] for line in (self.folder / f"run/journal.rank{rank}.jsonl").read_text().splitlines()]
-
-    def test_several_in_one_run(self):
-        done, result = self.inject("memory:rank=0,step=3", "weight:rank=2,step=20", "file-bit:rank=1,step=0")
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertEqual([(i["kind"], i["rank"], i["found"]) for i in result["injections"]],
-                         [("memory", 0, True), ("weight", 2, True), ("file-bit", 1, True)])
-        self.assertEqual({(f["kind"], f["rank"]) for f in result["faults"]}, {("memory", 0), ("replica", 2), ("file-bit", 1)})
 
     def test_a_copy_from_a_peer_is_wrong(self):
         done, result = self.inject("collective:rank=1,step=20,peer=0,bit=5", options=[*SMALL, *NETWORK])
@@ -91,10 +90,6 @@ class Inject(ProgramTest):
         self.assertEqual(result["injections"][0]["struck_step"], None)
         self.assertIn("--inject", result["reasons"][0])
         self.assertEqual(result["reasons"][1:], ["injected fault never struck: memory on rank 1, step 1000000000: the run was too short"])
-
-
-for kind in KINDS:
-    setattr(Inject, f"test_{kind.replace('-', '_')}", lambda self, kind=kind: self.check(kind))
 
 
 if __name__ == "__main__":

@@ -72,15 +72,11 @@ class Selftest(ProgramTest):
         self.assertEqual(result["precisions"], ["bf16", "tf32", "fp16", "fp32", "fp64", "fp8"])
         self.assertEqual(len(result["faults"]), sum(entry["found"] for entry in result["results"]))
 
-    def test_two_ranks(self):
-        self.check_several(2, *LIGHT)
-
-    def test_three_ranks(self):
-        self.check_several(3, *LIGHT)
-
-    @unittest.skipUnless(os.environ.get("EGT_LONG_TESTS"), "a minute or two; EGT_LONG_TESTS=1 runs it")
-    def test_four_ranks(self):
-        self.check_several(4)
+    def test_several_ranks(self):
+        """With EGT_LONG_TESTS=1 also three and four, a minute or two each."""
+        for ranks in (2, 3, 4) if os.environ.get("EGT_LONG_TESTS") else (2,):
+            shutil.rmtree(self.folder / "run", ignore_errors=True)
+            self.check_several(ranks, *LIGHT)
 
     def test_one_rank_leaves_out_what_needs_two(self):
         self.check(None, [kind for kind in ROWS if kind not in NEED_TWO_RANKS], *LIGHT)
