@@ -351,6 +351,10 @@ std::vector<std::string> MlpTrainer::compared_tensors() const {
   return impl_->comparison.tensors();
 }
 
+int MlpTrainer::compared_layer(std::size_t question) const {
+  return impl_->comparison.layer_of(question);
+}
+
 Result<std::vector<MlpTrainer::PassDigests>> MlpTrainer::pass_digests(std::int64_t step,
                                                                       double timeout_seconds) const {
   return impl_->comparison.collect(step, timeout_seconds);

@@ -100,6 +100,8 @@ class MlpTrainer {
   /// Names of the digests by which a step's passes are compared: the chains of the hidden layers, this rank's
   /// gradient per bucket, and its sum of squared errors.
   std::vector<std::string> compared_tensors() const;
+  /// The layer of such a tensor; -1: it belongs to several.
+  int compared_layer(std::size_t question) const;
   /// One rank's digests of both passes of a step, and the results of verifying its all-reduces.
   struct PassDigests {
     std::vector<Digest> first, second;

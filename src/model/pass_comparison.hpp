@@ -39,6 +39,9 @@ class PassComparison {
   Status allocate(const Workspace& workspace);
   Status initialize(Stream& stream);
   std::vector<std::string> tensors() const;
+  int layer_of(std::size_t question) const {
+    return question < tensors_.size() ? tensors_[question].layer : -1;
+  }
 
   /// Later additions belong to this step's first pass.
   void begin_step(std::int64_t step);

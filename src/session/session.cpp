@@ -86,6 +86,8 @@ Status Session::run_steps(const SessionPlan& plan) {
     const auto number = recovery_.meet(status, [this] { return drain(); });
     if (!number) break;
     status = resume(*number);
+    // Any other failure than a peer's would repeat: the watchdog's order holds until the rank has resumed.
+    if (!status.ok() && status.code() != StatusCode::timeout && status.code() != StatusCode::aborted) break;
     if (status.ok()) status = make_steps(plan);
   }
   return status;

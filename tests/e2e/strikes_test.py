@@ -147,12 +147,25 @@ class Strikes(ProgramTest):
             wrong.append((done.returncode, result["verdict"], result["reasons"]))
 
     def test_a_function_that_is_wrong_in_every_call_on_all_ranks(self):
-        """The host samples do not call the function that they verify."""
+        """The host samples do not call the function that they verify, and see an error of 2^-8 in one of the chain's ten functions."""
         self.runs = []
         for ranks in (1, 2):
-            done, result, _ = self.run_job(ranks, 30, EGT_WRONG_TANF="1")
+            done, result, _ = self.run_job(ranks, 30, EGT_WRONG_TANF="15")
             self.assertEqual((done.returncode, result["verdict"]), (1, "fault"), done.stdout)
             self.assertIn("host sample", {fault["detector"] for fault in result["faults"]})
+
+    def test_a_kept_state_that_changed_ends_the_run(self):
+        """The copies that restore it after a restart are wrong on rank 0, each time."""
+        copies_before = 4  # weights and momentum, at the start and by the check before step 0
+        done = self.run_program("--layers", ",".join(map(str, NEURONS)), "--batch", BATCH, "--steps", 60, "--check-every", 1000, "--precision", "fp32", "--memory", 0, "--no-io",
+                                "--collective-timeout", "2s", "--inject", "stop:rank=1,step=10,ms=4000", "--output", "run", ranks=2,
+                                environment={"LD_PRELOAD": os.environ["EGT_STRIKING_MATH"], "EGT_SPOILT_COPIES": f"0:{4 * sum(SUMS)}:{copies_before}"})
+        result = self.result()
+        self.assertEqual((done.returncode, result["verdict"]), (1, "fault"), done.stdout + done.stderr)
+        self.assertEqual(len(result["faults"]), 1, result["faults"])
+        fault, = result["faults"]
+        self.assertEqual((fault["kind"], fault["rank"], fault["blame"], fault["where"]), ("replica", 0, "certain", "kept copy of the weights of layer 1"))
+        self.assertIn("there is no verified state to continue from", " ".join(result["reasons"]))
 
     def test_one_rank(self):
         self.check(1)

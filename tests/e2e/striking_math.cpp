@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -215,11 +216,41 @@ extern "C" float expf(float value) noexcept {
   return result;
 }
 
-/// With EGT_WRONG_TANF every result has the wrong sign.
+/// With EGT_WRONG_TANF every result has this bit flipped.
 extern "C" float tanf(float value) noexcept {
   static const auto call = real<float (*)(float)>("tanf");
-  static const bool is_wrong = std::getenv("EGT_WRONG_TANF") != nullptr;
-  return is_wrong ? -call(value) : call(value);
+  static const char* const wrong = std::getenv("EGT_WRONG_TANF");
+  static const std::uint32_t mask = wrong ? 1u << std::atoi(wrong) : 0;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(call(value)) ^ mask);
+}
+
+/// With EGT_SPOILT_COPIES=RANK:BYTES:NUMBER each copy of so many bytes on that rank has a wrong bit, from
+/// this number on.
+struct SpoiltCopies {
+  SpoiltCopies() {
+    const char* const asked = std::getenv("EGT_SPOILT_COPIES");
+    const char* const own = std::getenv("OMPI_COMM_WORLD_RANK");
+    std::size_t rank = 0;
+    if (asked == nullptr || own == nullptr) return;
+    if (std::sscanf(asked, "%zu:%zu:%ld", &rank, &bytes, &left) != 3 ||
+        rank != std::strtoul(own, nullptr, 10))
+      bytes = 0;
+  }
+  std::size_t bytes = 0;
+  long left = 0;
+};
+
+extern "C" __attribute__((optimize("no-tree-loop-distribute-patterns"))) void* memcpy(
+    void* to, const void* from, std::size_t bytes) noexcept {
+  auto* const out = static_cast<volatile char*>(to);
+  const auto* const in = static_cast<const char*>(from);
+  for (std::size_t i = 0; i < bytes; ++i) out[i] = in[i];
+  if (bytes < 4096) return to;
+  static SpoiltCopies spoilt;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (bytes == spoilt.bytes && spoilt.left-- <= 0) out[0] = static_cast<char>(out[0] ^ 1);
+  return to;
 }
 
 /// Strikes a copy, so that the rank's own data stay unchanged.

@@ -43,6 +43,7 @@ TEST_F(TrainingBalanceOnRanks, ASlowRankGetsLessAndReplicasStayEqual) {
 TEST_F(TrainingBalanceOnRanks, AFaultWhereSharesAreUnequalIsBlamedAndItsStepsAreRepeated) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
   Job faulty = job(165);
+  faulty.covers_all = true;
   faulty.injections.push_back("weight:rank=0,step=110,layer=2,bit=22");
   const Outcome outcome = run(faulty);
   ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);

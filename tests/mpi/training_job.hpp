@@ -64,6 +64,7 @@ struct Job {
   std::optional<ExaminationFailure> failure = {};
   /// Step that a rank does not reach at first, as if it were stuck; then all ranks restart. -1: none.
   std::function<std::int64_t(int rank)> stuck_before = {};
+  int spoilt_rank = -1;  ///< the state that this rank restores first differs from the kept one
   int extreme_iterations = 1;
   bool covers_all = false;  ///< every pass is compared with a second one
 };
@@ -72,6 +73,7 @@ struct Job {
 struct Outcome {
   std::vector<Json> faults, injections;
   std::vector<Json> superseded;  ///< provisional faults with a more specific later record
+  std::string failure;           ///< error that ended the run on this rank
   std::uint64_t repeats = 0;     ///< faults that were counted but not reported again
   int restarts = 0;
   std::set<std::int64_t> repaired_steps;  ///< those that this rank's board showed when polled
@@ -229,6 +231,12 @@ class TrainingJobs : public ::testing::Test {
           });
         return {};
       };
+    if (job.spoilt_rank == rank())
+      environment.publish = [&, began = false]() mutable -> Status {
+        const auto words = static_cast<std::size_t>(ParameterLayout(job.layers).size());
+        if (!std::exchange(began, true)) device.spoil_next_copy(words * sizeof(float));
+        return {};
+      };
     if (job.failure && rank() == job.failure->rank)
       set_failure(*job.failure, environment, communicator, restart);
     GoldenBook golden{job.golden, {}};
@@ -335,7 +343,9 @@ class TrainingJobs : public ::testing::Test {
       const bool was_interrupted = interrupter.joinable() || made.code() == StatusCode::aborted;
       interrupter = {};
       if (!any(was_interrupted)) {
-        ASSERT_OK(made);
+        outcome.failure = made.ok() ? "" : made.what();
+        if (job.spoilt_rank < 0) ASSERT_OK(made);
+        if (!made.ok()) return;
         break;
       }
       ++outcome.restarts;

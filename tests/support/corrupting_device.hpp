@@ -35,6 +35,15 @@ class CorruptingDevice : public ForwardingDevice {
   /// Applies to GEMMs enqueued after this call.
   void set_broken(bool broken) { broken_ = broken; }
 
+  /// After the next copy of so many bytes, a word of its result is changed.
+  void spoil_next_copy(std::size_t bytes) { spoilt_bytes_ = bytes; }
+
+  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
+    EGT_TRY(ForwardingDevice::copy(to, from, bytes, stream));
+    if (bytes != spoilt_bytes_) return {};
+    spoilt_bytes_ = 0;
+    return flip({static_cast<std::uint32_t*>(to), bytes / sizeof(std::uint32_t)}, {.mask = 1u << 20}, stream);
+  }
   Status gemm(const Gemm& gemm, Stream& stream) override {
     Gemm made = gemm;
     if (error_ == SystematicError::no_epilogue) made.relu_bias = {};
@@ -103,6 +112,7 @@ class CorruptingDevice : public ForwardingDevice {
   const Flip flip_;
   const SystematicError error_;
   bool broken_ = false;
+  std::size_t spoilt_bytes_ = 0;
   Buffer zeros_;
 };
 

@@ -1,7 +1,6 @@
 #include "workload/train/loss_watch.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -14,8 +13,6 @@ namespace egt {
 
 namespace {
 
-/// Max effect of rounding if gradients differed slightly.
-constexpr float rounding = 16 * std::numeric_limits<float>::epsilon();
 constexpr float far_apart = 10;
 
 /// The rank whose loss is far above all other ones, which are finite.
@@ -41,60 +38,6 @@ std::optional<LossApart> first_loss_apart(const Repetition& repetition, std::int
     ++step;
   }
   return std::nullopt;
-}
-
-void LossHistory::keep(std::int64_t step, const std::vector<float>& own_losses) {
-  if (too_many_ || own_losses.size() < 2) return;
-  if (losses_.size() + own_losses.size() > max_losses) return cut(0, true);
-  if (losses_.empty()) first_step_ = step;
-  ranks_ = own_losses.size();
-  losses_.insert(losses_.end(), own_losses.begin(), own_losses.end());
-}
-
-void LossHistory::clear() {
-  losses_.clear();
-  replacement_ = {};
-  too_many_ = false;
-}
-
-std::int64_t LossHistory::end() const {
-  return losses_.empty() ? 0 : first_step_ + static_cast<std::int64_t>(losses_.size() / ranks_);
-}
-
-void LossHistory::cut(std::int64_t end, bool too_many) {
-  too_many_ = too_many;
-  const auto steps = static_cast<std::size_t>(too_many ? 0 : std::max<std::int64_t>(0, end - first_step_));
-  losses_.resize(std::min(losses_.size(), steps * ranks_));
-}
-
-void LossHistory::replace(const Repeated& repeated) {
-  for (std::int64_t step = repeated.first_step; step < repeated.end(); ++step) {
-    const std::vector<float>& losses = repeated.losses[static_cast<std::size_t>(step - repeated.first_step)];
-    if (has(step))
-      std::copy(losses.begin(), losses.end(), losses_.begin() + static_cast<std::ptrdiff_t>(index(step)));
-  }
-}
-
-std::optional<Deviation> LossHistory::compare(const Repetition& repetition) {
-  if (too_many_) return std::nullopt;
-  Repeated repeated{.first_step = repetition.first_step, .losses = repetition.own_losses};
-  if (replacement_.end() < repeated.end()) replace(replacement_);
-  Deviation found;
-  for (std::int64_t step = repeated.first_step; step < repeated.end() && found.ranks.empty(); ++step) {
-    if (!has(step)) continue;
-    found.step = step;
-    for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      const float first = losses_[index(step) + rank];
-      const float again = repeated.losses[static_cast<std::size_t>(step - repeated.first_step)][rank];
-      if (std::bit_cast<std::uint32_t>(first) == std::bit_cast<std::uint32_t>(again)) continue;
-      found.ranks.insert(static_cast<int>(rank));
-      const bool small = std::abs(first - again) <= rounding * std::abs(again);  // false if one is NaN
-      found.clear = found.clear || !small;
-    }
-  }
-  if (found.ranks.empty()) found.step = -1;
-  if (repetition.alike) replacement_ = std::move(repeated);
-  return found;
 }
 
 void LossWatch::note(std::int64_t step, const StepResult& result) {

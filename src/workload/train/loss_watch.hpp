@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <vector>
 
@@ -11,47 +10,6 @@
 #include "workload/train/state_repair.hpp"
 
 namespace egt {
-
-/// Losses of every rank since the last verified state, to compare with those of a repetition. If they are too
-/// many, because checks are rare or keep failing, none are kept: a part would not show which rank deviated
-/// first. A single rank keeps none. Not thread-safe.
-class LossHistory {
- public:
-  static constexpr std::size_t max_losses = std::size_t{1} << 22;  ///< of all ranks: 16 MiB, twice
-
-  /// Steps must be consecutive. `own_losses`: by rank.
-  void keep(std::int64_t step, const std::vector<float>& own_losses);
-  /// Call when the state from which repetitions start changes.
-  void clear();
-  /// True if there were too many since the last `clear`.
-  bool too_many() const { return too_many_; }
-  /// The step after the last one kept; 0: none is kept.
-  std::int64_t end() const;
-  /// Forgets step `end` and later ones; `too_many`: all.
-  void cut(std::int64_t end, bool too_many);
-  /// The first step whose loss differed when it was repeated; none: unknown, because there were too many. If
-  /// the repetition left all ranks equal, training continues from it. Its losses then replace the kept ones,
-  /// but only once a later step is repeated, because a restart may repeat and compare this one again.
-  std::optional<Deviation> compare(const Repetition& repetition);
-
- private:
-  /// Losses of repeated steps.
-  struct Repeated {
-    std::int64_t first_step = 0;
-    std::vector<std::vector<float>> losses;  ///< by step, then by rank
-    std::int64_t end() const { return first_step + static_cast<std::int64_t>(losses.size()); }
-  };
-
-  bool has(std::int64_t step) const { return step >= first_step_ && step < end(); }
-  std::size_t index(std::int64_t step) const { return static_cast<std::size_t>(step - first_step_) * ranks_; }
-  void replace(const Repeated& repeated);
-
-  std::deque<float> losses_;  ///< by step, then by rank
-  Repeated replacement_;      ///< pending
-  std::int64_t first_step_ = 0;
-  std::size_t ranks_ = 0;
-  bool too_many_ = false;
-};
 
 /// A rank whose own loss deviates from those of the other ranks.
 struct LossApart {

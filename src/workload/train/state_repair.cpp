@@ -1,16 +1,14 @@
 #include "workload/train/state_repair.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <deque>
-#include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "egt/core/math/half.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/train/all_reduce_check.hpp"
 
@@ -20,13 +18,6 @@ namespace {
 
 constexpr std::size_t located_tensors = 8;  // max number, of those that differ
 constexpr std::uint64_t pieces = 64;        // parts per range in the search for differences
-/// Steps after a flip in which gradient all-reduces cannot pull the copies past the right value. With
-/// momentum 0.9 and at most 1/20 of the stable learning rate, a disturbance swings to -0.6 of its value in
-/// six steps.
-constexpr std::int64_t trusted_steps = 5;
-/// Min distance of a wrong word from the right value, relative to the nearest rank's word: shortly after the
-/// fault, and at any time.
-constexpr double clearly = 4, beyond_doubt = 16;
 /// Words are exchanged in the buffers of digests: four per digest.
 constexpr std::uint64_t words_per_digest = sizeof(Digest) / sizeof(std::uint32_t);
 
@@ -40,7 +31,11 @@ std::uint32_t word_of(const Answers& rank, std::uint64_t index) {
 }  // namespace
 
 Status StateRepair::begin() {
-  return trainer_.keep_state(proven_slot_);
+  EGT_TRY(trainer_.keep_state(proven_slot_));
+  EGT_TRY_ASSIGN(auto ranks, exchange([&](Digest* to) { return trainer_.enqueue_state_digests(to); },
+                                      trainer_.state_tensors().size()));
+  proven_digests_ = std::move(ranks[static_cast<std::size_t>(environment_.place.rank)]);
+  return {};
 }
 
 Status StateRepair::keep_candidate(std::int64_t step) {
@@ -48,17 +43,61 @@ Status StateRepair::keep_candidate(std::int64_t step) {
   return trainer_.keep_state(1 - proven_slot_);
 }
 
-void StateRepair::prove_candidate() {
+void StateRepair::prove_candidate(Answers digests) {
+  proven_digests_ = std::move(digests);
   proven_slot_ = 1 - proven_slot_;
   proven_step_ = candidate_step_;
 }
 
 Status StateRepair::go_back_to(std::int64_t step) {
-  if (candidate_step_ == step && proven_step_ != step) prove_candidate();
+  if (candidate_step_ == step && proven_step_ != step) prove_candidate({});
   if (proven_step_ != step)
     return {StatusCode::internal, "the state that all ranks agree on is not kept on this one"};
   steps_.give_up_behind(step);
-  return steps_.restore(proven_slot_);
+  return restore();
+}
+
+/// Restores the verified state. The copy may have changed since, for example in memory. Then its rank reports
+/// a fault, and all ranks return an error, since there is no verified state to continue from.
+Status StateRepair::restore() {
+  EGT_TRY(steps_.restore(proven_slot_));
+  const std::vector<StateTensor> tensors = trainer_.state_tensors();
+  const std::size_t count = tensors.size();
+  EGT_TRY_ASSIGN(const Buffer pinned, environment_.device.allocate_pinned(count * sizeof(Digest)));
+  std::fill_n(pinned.as<Digest>(), count, Digest{});
+  std::copy(proven_digests_.begin(), proven_digests_.end(), pinned.as<Digest>());
+  EGT_TRY_ASSIGN(const auto ranks, exchange(
+                                       [&](Digest* to) -> Status {
+                                         EGT_TRY(trainer_.enqueue_state_digests(to));
+                                         return environment_.device.copy(to + count, pinned.data(),
+                                                                         count * sizeof(Digest),
+                                                                         trainer_.communication_stream());
+                                       },
+                                       2 * count));
+  const auto middle = static_cast<std::ptrdiff_t>(count);
+  const auto knows = [&](const Answers& rank) { return rank[count] != Digest{}; };
+  const auto known = std::find_if(ranks.begin(), ranks.end(), knows);
+  if (known == ranks.end()) return {StatusCode::internal, "no rank knows the digests of the verified state"};
+  const Answers right(known->begin() + middle, known->end());
+  Status failure;
+  const std::string what =
+      proven_step_ < 0 ? "the kept initial state" : fmt::format("the kept state of step {}", proven_step_);
+  for (int rank = 0; rank < environment_.place.size; ++rank) {
+    const Answers& held = ranks[static_cast<std::size_t>(rank)];
+    const auto [expected, actual] = std::mismatch(right.begin(), right.end(), held.begin());
+    if (expected == right.end()) continue;
+    failure = {StatusCode::internal,
+               fmt::format("{} changed on rank {}; there is no verified state to continue from", what, rank)};
+    if (rank != environment_.place.rank) continue;
+    Fault fault = fault_of(environment_, "replica", "state digest", "train", proven_step_);
+    fault.incident = what;
+    fault.where =
+        "kept copy of the " + to_string(tensors[static_cast<std::size_t>(expected - right.begin())]);
+    show_difference(fault, *expected, *actual);
+    environment_.records.emit(fault);
+    EGT_TRY(environment_.publish());
+  }
+  return failure;
 }
 
 Result<std::vector<Answers>> StateRepair::exchange(const std::function<Status(Digest*)>& write,
@@ -77,16 +116,15 @@ Result<std::vector<Answers>> StateRepair::exchange_words(const WordsView& words)
       (words.count + words_per_digest - 1) / words_per_digest);
 }
 
+Status StateRepair::enqueue_candidate_digests(Digest* answers) {
+  for (const StateTensor& tensor : trainer_.state_tensors())
+    EGT_TRY(environment_.device.digest(trainer_.kept_state(1 - proven_slot_, tensor), answers++,
+                                       trainer_.communication_stream()));
+  return {};
+}
+
 Result<std::vector<Answers>> StateRepair::candidates() {
-  const std::vector<StateTensor> tensors = trainer_.state_tensors();
-  return exchange(
-      [&](Digest* to) -> Status {
-        for (const StateTensor& tensor : tensors)
-          EGT_TRY(environment_.device.digest(trainer_.kept_state(1 - proven_slot_, tensor), to++,
-                                             trainer_.communication_stream()));
-        return Status();
-      },
-      tensors.size());
+  return exchange([&](Digest* to) { return enqueue_candidate_digests(to); }, trainer_.state_tensors().size());
 }
 
 Result<std::vector<StateDifference>> StateRepair::locate(const std::vector<Answers>& states) {
@@ -148,10 +186,9 @@ Status StateRepair::drain() {
   return {};
 }
 
-Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences,
-                                       const std::optional<std::int64_t>& loss_step,
+Result<Repetition> StateRepair::repeat(const std::optional<std::int64_t>& loss_step,
                                        const std::optional<std::int64_t>& pass_step) {
-  EGT_TRY(steps_.restore(proven_slot_));
+  EGT_TRY(restore());
   const double timeout = environment_.peer_timeout_seconds;
   ProgressBoard::Line& line = environment_.board.line("main");
   const std::vector<StateTensor> tensors = trainer_.state_tensors();
@@ -188,16 +225,6 @@ Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences
         exchange([&](Digest* to) { return trainer_.enqueue_second_state_digests(to); }, tensors.size()));
     made.alike = unlike({ranks[0], second[0]}).empty();
   }
-  for (StateDifference& difference : differences) {
-    const WordsView words = trainer_.state(tensors[difference.question]);
-    for (auto word = difference.words.begin(); word != difference.words.end();) {
-      const std::uint64_t first = word->index,
-                          count = std::min(StateDifference::block_words, words.count - first);
-      EGT_TRY_ASSIGN(const auto block, exchange_words({words.data + first, count}));
-      for (; word != difference.words.end() && word->index < first + count; ++word)
-        word->repeated = word_of(block[0], word->index - first);
-    }
-  }
   return made;
 }
 
@@ -206,117 +233,47 @@ Status StateRepair::go_on() {
   return {};
 }
 
-std::vector<int> furthest_from(std::uint32_t repeated, const std::vector<std::uint32_t>& by_rank,
-                               double times) {
-  constexpr double never = std::numeric_limits<double>::infinity();
-  std::vector<double> distances;
-  for (const std::uint32_t word : by_rank) {
-    const double distance = std::abs(double{float_from_bits(word)} - double{float_from_bits(repeated)});
-    distances.push_back(word == repeated ? 0 : std::isfinite(distance) ? distance : never);
-  }
-  const double nearest = distances.empty() ? never : *std::min_element(distances.begin(), distances.end());
-  std::vector<int> found;
-  for (std::size_t rank = 0; rank < distances.size(); ++rank)
-    if (nearest < never && distances[rank] > times * nearest) found.push_back(static_cast<int>(rank));
-  return found;
-}
-
-namespace {
-
-/// Faulty ranks and suspects of one tensor.
-struct Decision {
-  std::set<int> wrong, suspects;
-};
-
-/// Ranks that the words of a tensor contradict.
-std::set<int> contradicted(const StateDifference& difference, double times) {
-  std::set<int> ranks;
-  for (const DifferentWord& word : difference.words)
-    for (const int rank : furthest_from(word.repeated, word.by_rank, times)) ranks.insert(rank);
-  return ranks;
-}
-
-Decision decide(std::size_t question, const std::vector<Answers>& states,
-                const std::vector<StateDifference>& differences, const Repetition& repetition,
-                const Deviation& deviation, std::int64_t candidate_step) {
-  Decision made;
-  for (std::size_t rank = 0; rank < states.size(); ++rank)
-    if (states[rank][question] != repetition.states[question]) made.wrong.insert(static_cast<int>(rank));
-  if (made.wrong.size() < states.size()) return made;
-  made.wrong.clear();
-  std::set<int> of_all;
-  for (const StateDifference& difference : differences) {
-    const std::set<int> ranks = contradicted(difference, clearly);
-    of_all.insert(ranks.begin(), ranks.end());
-    if (difference.question != question) continue;
-    made.wrong = ranks;
-    if (const std::set<int> sure = contradicted(difference, beyond_doubt); !sure.empty())
-      return {.wrong = sure, .suspects = {}};
-  }
-  const bool recent = deviation.ranks.empty() || candidate_step - deviation.step < trusted_steps;
-  if (recent && !made.wrong.empty()) return made;
-  if (deviation.ranks.size() != 1 || !deviation.clear) return {};
-  const int first = *deviation.ranks.begin();
-  const bool others = !made.wrong.empty() && made.wrong != std::set<int>{first};
-  if (!others || !of_all.contains(first)) return {.wrong = {first}, .suspects = {}};
-  made.suspects = std::exchange(made.wrong, {});
-  made.suspects.insert(first);
-  return made;
-}
-
-}  // namespace
-
-std::vector<Mismatch> decide_by_repetition(const Mismatch& undecided, const std::vector<Answers>& states,
-                                           const std::vector<StateDifference>& differences,
-                                           const Repetition& repetition, const Deviation& deviation,
-                                           std::int64_t candidate_step) {
+void decide_by_repetition(std::vector<Mismatch>& dissents, const std::vector<Answers>& states,
+                          const Repetition& repetition,
+                          const std::function<std::set<int>(std::size_t)>& blamed) {
+  if (dissents.empty() || dissents.back().rank >= 0 || !repetition.alike) return;
+  const Mismatch undecided = std::move(dissents.back());
+  dissents.pop_back();
   std::map<int, Mismatch> by_rank;
   std::optional<Mismatch> left;
   for (std::size_t question = undecided.question; question < states[0].size(); ++question) {
-    const auto& asked = undecided.suspects;
+    const Digest& right = repetition.states[question];
     const auto answer = [&](int rank) { return states[static_cast<std::size_t>(rank)][question]; };
+    const auto& asked = undecided.suspects;
     if (std::all_of(asked.begin(), asked.end(), [&](int rank) { return answer(rank) == answer(asked[0]); }))
       continue;
-    const Decision decision = decide(question, states, differences, repetition, deviation, candidate_step);
-    for (const int rank : decision.wrong) {
+    std::set<int> wrong;
+    for (const int rank : asked)
+      if (answer(rank) != right) wrong.insert(rank);
+    if (wrong.size() == asked.size()) wrong = blamed(question);
+    for (const int rank : wrong) {
       auto [at, is_new] = by_rank.try_emplace(rank, Mismatch{.question = question,
                                                              .rank = rank,
                                                              .suspects = {},
                                                              .blame = Blame::majority,
-                                                             .expected = repetition.states[question],
+                                                             .expected = right,
                                                              .actual = answer(rank),
                                                              .count = 1});
       if (!is_new) ++at->second.count;
     }
-    if (!decision.wrong.empty()) continue;
-    if (left) {
-      ++left->count;
-      continue;
+    if (!wrong.empty()) continue;
+    if (!left) {
+      left = undecided;
+      left->question = question;
+      left->count = 0;
     }
-    left = undecided;
-    left->question = question;
-    left->count = 1;
-    if (!decision.suspects.empty()) left->suspects.assign(decision.suspects.begin(), decision.suspects.end());
+    ++left->count;
   }
-  std::vector<Mismatch> decided;
-  for (auto& [rank, dissent] : by_rank) decided.push_back(std::move(dissent));
-  if (left) decided.push_back(std::move(*left));
-  return decided;
-}
-
-void decide_by_repetition(std::vector<Mismatch>& dissents, const std::vector<Answers>& states,
-                          const std::vector<StateDifference>& differences, const Repetition& repetition,
-                          const std::optional<Deviation>& deviation, std::int64_t candidate_step) {
-  if (dissents.empty() || dissents.back().rank >= 0 || !repetition.alike) return;
-  const Mismatch undecided = std::move(dissents.back());
-  dissents.pop_back();
-  const Deviation nothing_known{.step = repetition.first_step,
-                                .ranks = {undecided.suspects.begin(), undecided.suspects.end()}};
-  for (Mismatch& decided : decide_by_repetition(undecided, states, differences, repetition,
-                                                deviation.value_or(nothing_known), candidate_step))
+  for (auto& [rank, decided] : by_rank)
     if (std::none_of(dissents.begin(), dissents.end(),
-                     [&](const Mismatch& known) { return decided.rank >= 0 && known.rank == decided.rank; }))
+                     [&](const Mismatch& known) { return known.rank == decided.rank; }))
       dissents.push_back(std::move(decided));
+  if (left) dissents.push_back(std::move(*left));
 }
 
 void show_state(Fault& fault, const Mismatch& dissent, const std::string& tensor,
@@ -339,21 +296,18 @@ void show_state(Fault& fault, const Mismatch& dissent, const std::string& tensor
     fault.count = words.size();
     return;
   }
-  // A word is wrong on this rank if most ranks hold another value. If that is inconclusive, the word further
-  // from the repetition's is.
+  // A word is wrong on this rank unless most ranks hold the same value.
   const auto own = static_cast<std::size_t>(dissent.rank);
   const auto is_its = [&](const DifferentWord& word) {
     const auto alike = std::count(word.by_rank.begin(), word.by_rank.end(), word.by_rank[own]);
-    const auto furthest = furthest_from(word.repeated, word.by_rank);
-    return 2 * static_cast<std::size_t>(alike) < word.by_rank.size() || furthest.empty() ||
-           std::count(furthest.begin(), furthest.end(), dissent.rank) > 0;
+    return 2 * static_cast<std::size_t>(alike) <= word.by_rank.size();
   };
   const auto first = std::find_if(words.begin(), words.end(), is_its);
   if (first == words.end()) return;
   const std::uint32_t held = first->by_rank[own];
   const auto right = std::find_if(first->by_rank.begin(), first->by_rank.end(),
                                   [&](std::uint32_t word) { return word != held; });
-  show_word(*first, right != first->by_rank.end() ? *right : first->repeated, held);
+  show_word(*first, *right, held);
   fault.count = static_cast<std::uint64_t>(std::count_if(first, words.end(), is_its));
 }
 

@@ -86,7 +86,7 @@ Status TrainingChecks::prepare() {
                                 golden_work(), names_of(options_.precisions), options_.golden));
   // If weights differ, a block of words is exchanged in the buffer of the digests.
   const std::size_t block = StateDifference::block_words * sizeof(std::uint32_t) / sizeof(Digest);
-  EGT_TRY(exchange_.prepare(std::max(sections_.all(), block)));
+  EGT_TRY(exchange_.prepare(std::max({sections_.all(), 2 * sections_.state, block})));
   const auto& buckets = trainer_.layout().buckets();
   std::size_t pieces = 0;
   for (const GradientBucket& bucket : buckets) pieces += bucket.pieces.size();
@@ -141,10 +141,10 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
   audit_->begin(precision, selection_of_this_check(step));
   EGT_TRY(trainer_.enqueue_replay(precision, replay, audit_.get()));
   Digest* const state = replay + sections_.replay;
-  EGT_TRY(trainer_.enqueue_state_digests(state));
+  EGT_TRY(repair_.keep_candidate(step));
+  EGT_TRY(repair_.enqueue_candidate_digests(state));
   if (sections_.second_state > 0) EGT_TRY(trainer_.enqueue_second_state_digests(state + sections_.state));
   EGT_TRY(exchange_.enqueue(sections_.all()));
-  EGT_TRY(repair_.keep_candidate(step));
   under_way_ = {.step = step, .precision = precision, .number = checks_};
   ++checks_;
   steps_.injections().end_passes();
@@ -178,7 +178,6 @@ Status TrainingChecks::retire(std::int64_t step, const StepResult& result) {
     const auto ranks = static_cast<float>(environment_.place.size);
     schedule_.learn(result.notes.check_ms / ranks, result.notes.step_ms / ranks);
   }
-  own_losses_.keep(step, result.own_losses);
   losses_.note(step, result);
   EGT_TRY(compare_passes(step - 1));  // digests that arrived before this step's all-reduce
   return under_way_ && under_way_->step == step ? collect() : Status();
@@ -203,7 +202,7 @@ Status TrainingChecks::finish() {
 
 /// Finds the newest verified state on any rank. Verification compared all ranks' digests, so every rank still
 /// holds it. The same is true for the candidate of a check that failed on some rank. Check numbers continue
-/// after those started on any rank. Only losses that all ranks have are kept.
+/// after those started on any rank. Wrong passes are kept if all ranks know them.
 Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
   constexpr std::size_t reported = 3;
   const auto from_zero = [](std::int64_t step) {
@@ -213,22 +212,18 @@ Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
   pinned.as<Digest>()[0] = {.a = from_zero(repair_.proven_step()), .b = checks_};
   pinned.as<Digest>()[1] = {.a = from_zero(repair_.candidate_step()),
                             .b = unrepaired_ ? unrepaired_->number + 1 : 0};
-  pinned.as<Digest>()[2] = {.a = static_cast<std::uint64_t>(own_losses_.end()),
-                            .b = own_losses_.too_many() ? 1u : 0u};
+  pinned.as<Digest>()[2] = {.a = unlike_ ? from_zero(unlike_->step) : 0, .b = 0};
   EGT_TRY(environment_.device.copy(exchange_.own(), pinned.data(), reported * sizeof(Digest),
                                    trainer_.communication_stream()));
   EGT_TRY(exchange_.enqueue(reported));
   EGT_TRY_ASSIGN(const auto ranks, exchange_.collect(environment_.peer_timeout_seconds));
-  std::uint64_t newest = 0, number = 0, losses_end = ranks[0][2].a;
-  bool too_many_losses = false;
+  std::uint64_t newest = 0, number = 0;
   for (const Answers& rank : ranks) {
     newest = std::max(newest, rank[0].a);
     checks_ = std::max(checks_, rank[0].b);
     number = std::max(number, rank[1].b);
-    losses_end = std::min(losses_end, rank[2].a);
-    too_many_losses = too_many_losses || rank[2].b > 0;
+    if (rank[2] != ranks[0][2]) unlike_.reset();
   }
-  own_losses_.cut(static_cast<std::int64_t>(losses_end), too_many_losses);
   Agreement agreed{.proven_step = static_cast<std::int64_t>(newest) + before_the_first};
   const bool kept = std::all_of(ranks.begin(), ranks.end(), [&](const Answers& rank) {
     return rank[0].a == newest && rank[1].a == ranks[0][1].a && rank[1].a > newest;
@@ -244,7 +239,6 @@ Result<std::int64_t> TrainingChecks::resume() {
   reporter_.end_check();
   under_way_.reset();
   pass_was_wrong_ = state_stays_wrong_ = passes_stay_wrong_ = false;
-  unlike_.reset();
   losses_.give_up();
   costs_.give_up();
   schedule_ = CheckSchedule(options_.check_every, options_.check_budget);
@@ -252,9 +246,12 @@ Result<std::int64_t> TrainingChecks::resume() {
   EGT_TRY_ASSIGN(const Agreement agreed, agree_on_state());
   if (agreed.unrepaired) EGT_TRY(finish_repair(*agreed.unrepaired));
   unrepaired_.reset();
+  if (unlike_) {  // not repeated
+    judge_passes({});
+    count_check(true);
+  }
   EGT_TRY(repair_.go_back_to(agreed.proven_step));
   compared_step_ = agreed.proven_step;
-  own_losses_.clear();
   EGT_TRY(enqueue_check(agreed.proven_step));
   EGT_TRY(collect());
   return agreed.proven_step + 1;
@@ -266,11 +263,12 @@ Status TrainingChecks::finish_repair(const Check& check) {
   under_way_ = unrepaired_ = check;
   EGT_TRY_ASSIGN(const auto state, repair_.candidates());
   std::vector<Mismatch> dissents = vote(state);
-  if (!dissents.empty()) {
+  if (!dissents.empty() || unlike_) {
     EGT_TRY(announce(dissents));
     std::vector<StateDifference> differences;
-    EGT_TRY(repair(state, dissents, differences).status());
-    for (const Mismatch& dissent : dissents) reporter_.tell(state_fault(dissent, differences), dissent);
+    EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
+    report_states(dissents, differences);
+    if (unlike_) judge_passes(repetition.passes);
     count_check(true);
   }
   under_way_.reset();
@@ -487,10 +485,8 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state,
                          (passes_wrong && !passes_stay_wrong_) || losses_.open_step();
   pass_was_wrong_ = pass_wrong;
   if (!passes_wrong) passes_stay_wrong_ = false;
-  if (!pass_wrong && !passes_wrong && dissents.empty() && !losses_.open_step()) {
-    repair_.prove_candidate();
-    own_losses_.clear();
-  }
+  if (!pass_wrong && !passes_wrong && dissents.empty() && !losses_.open_step())
+    repair_.prove_candidate(state[static_cast<std::size_t>(environment_.place.rank)]);
   std::vector<StateDifference> differences;
   bool loss_was_wrong = false;
   PassDigests repeated;
@@ -507,8 +503,7 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state,
     figures_.repeated_steps += static_cast<std::uint64_t>(steps_.last() - under_way_->step);
     unrepaired_.reset();
   }
-  for (const Mismatch& dissent : dissents)
-    if (!explains(dissent)) reporter_.tell(state_fault(dissent, differences), dissent);
+  report_states(dissents, differences);
   if (unlike_) judge_passes(repeated);
   return !dissents.empty() || passes_wrong || loss_was_wrong;
 }
@@ -525,15 +520,24 @@ Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std
                                           std::vector<StateDifference>& differences) {
   EGT_TRY_ASSIGN(differences, repair_.locate(state));
   EGT_TRY_ASSIGN(Repetition repetition,
-                 repair_.repeat(differences, losses_.open_step(),
-                                unlike_ ? std::optional(unlike_->step) : std::nullopt));
+                 repair_.repeat(losses_.open_step(), unlike_ ? std::optional(unlike_->step) : std::nullopt));
   costs_.disturb();
   figures_.repeated_steps += repetition.own_losses.size();
   state_stays_wrong_ = !dissents.empty() && !repetition.alike;
   if (repetition.alike) note_weight_digest(repetition.states);
-  decide_by_repetition(dissents, state, differences, repetition, own_losses_.compare(repetition),
-                       under_way_->step);
+  std::map<int, std::set<int>> blamed;
+  if (unlike_)
+    for (const Mismatch& one : decide_passes(unlike_->passes, repetition.passes, unlike_->second_of))
+      if (one.rank >= 0) blamed[trainer_.compared_layer(one.question)].insert(one.rank);
+  decide_by_repetition(dissents, state, repetition,
+                       [&](std::size_t question) { return blamed[states_[question].layer]; });
   return repetition;
+}
+
+void TrainingChecks::report_states(const std::vector<Mismatch>& dissents,
+                                   const std::vector<StateDifference>& differences) {
+  for (const Mismatch& dissent : dissents)
+    if (!explains(dissent)) reporter_.tell(state_fault(dissent, differences), dissent);
 }
 
 Fault TrainingChecks::state_fault(const Mismatch& dissent,

@@ -125,6 +125,7 @@ class TrainingChecks {
   Status announce(const std::vector<Mismatch>& dissents);
   Result<Repetition> repair(const std::vector<Answers>& state, std::vector<Mismatch>& dissents,
                             std::vector<StateDifference>& differences);
+  void report_states(const std::vector<Mismatch>& dissents, const std::vector<StateDifference>& differences);
   Fault state_fault(const Mismatch& dissent, const std::vector<StateDifference>& differences) const;
   Fault fault(const char* kind, const char* detector, const char* phase) const;
   void report(Fault found, const Mismatch& dissent, std::string where);
@@ -154,7 +155,6 @@ class TrainingChecks {
   std::unique_ptr<OperationAudit> audit_;
   FaultReporter reporter_;
   LossWatch losses_;
-  LossHistory own_losses_;  ///< since the verified state
   CheckSchedule schedule_;
   StepCosts costs_;
 

@@ -3,17 +3,13 @@
 #include <gmock/gmock.h>
 
 #include <limits>
-#include <optional>
-#include <set>
 #include <vector>
 
-#include "egt/core/math/half.hpp"
 #include "tests/support/workload_fixture.hpp"
 
 namespace egt::test {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -31,88 +27,6 @@ Repetition repeated(std::int64_t first_step, std::vector<std::vector<float>> own
   }
   made.own_losses = std::move(own_losses);
   return made;
-}
-
-// The recorded losses
-
-class LossesKept : public ::testing::Test {
- protected:
-  void keep(std::int64_t first, std::int64_t end) {
-    for (std::int64_t step = first; step < end; ++step) losses.keep(step, {1, 2, 3});
-  }
-  /// Compared with a repetition that leaves the ranks different, so that it changes nothing.
-  std::optional<Deviation> compared(Repetition again) {
-    again.alike = false;
-    return losses.compare(again);
-  }
-  std::set<int> deviating(const Repetition& again) { return compared(again)->ranks; }
-
-  LossHistory losses;
-};
-
-TEST_F(LossesKept, TellTheFirstStepThatCameOutOtherwiseAndItsRanks) {
-  keep(4, 7);
-  const auto found = compared(repeated(4, {{1, 2, 3}, {1, 2.5f, 3}, {9, 9, 9}}));
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->step, 5);
-  EXPECT_THAT(found->ranks, ElementsAre(1));
-  EXPECT_TRUE(found->clear);
-  const float rounded = float_from_bits(float_bits(2.0f) + 1);
-  EXPECT_THAT(deviating(repeated(4, {{1, 2, 3}, {1, rounded, 3}})), ElementsAre(1));
-  EXPECT_FALSE(compared(repeated(4, {{1, 2, 3}, {1, rounded, 3}}))->clear);
-  EXPECT_TRUE(compared(repeated(4, {{1, 2, 3}, {1, nan, 3}}))->clear);
-  EXPECT_THAT(deviating(repeated(4, {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}})), IsEmpty());
-}
-
-TEST_F(LossesKept, AreComparedBitForBit) {
-  losses.keep(4, {nan, 2, 3});
-  EXPECT_THAT(deviating(repeated(4, {{nan, 2, 3}})), IsEmpty());
-}
-
-TEST_F(LossesKept, EndWhereAnotherRankHasNoMore) {
-  keep(4, 7);
-  EXPECT_EQ(losses.end(), 7);
-  losses.cut(6, false);
-  EXPECT_EQ(losses.end(), 6);
-  EXPECT_THAT(deviating(repeated(4, {{1, 2, 3}, {1, 2, 3}, {9, 2, 3}})), IsEmpty());
-  losses.cut(0, false);
-  EXPECT_EQ(losses.end(), 0);
-  EXPECT_THAT(deviating(repeated(4, {{9, 2, 3}})), IsEmpty());
-  losses.cut(0, true);
-  EXPECT_FALSE(compared(repeated(4, {{1, 2, 3}})));
-}
-
-TEST_F(LossesKept, AreThoseOfARepetitionWhenALaterStepIsRepeated) {
-  keep(4, 6);
-  const Repetition first = repeated(4, {{1, 2, 3}, {1, 2, 9}});
-  for (int times = 0; times < 2; ++times)
-    EXPECT_THAT(losses.compare(first)->ranks, ElementsAre(2)) << "a restart repeats the same steps";
-  keep(6, 8);
-  const Repetition next = repeated(4, {{1, 2, 3}, {1, 2, 9}, {1, 2, 3}, {1, 7, 3}});
-  for (int times = 0; times < 2; ++times) EXPECT_THAT(losses.compare(next)->ranks, ElementsAre(1));
-  losses.clear();
-  keep(4, 9);
-  EXPECT_THAT(deviating(repeated(4, {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}})), IsEmpty());
-}
-
-TEST_F(LossesKept, AreNoneOnceTheyAreTooMany) {
-  const std::vector<float> many(LossHistory::max_losses / 4, 1.0f);
-  for (std::int64_t step = 0; step < 4; ++step) losses.keep(step, many);
-  EXPECT_FALSE(losses.too_many());
-  EXPECT_EQ(losses.end(), 4);
-  losses.keep(4, many);
-  losses.keep(5, {1, 2, 3});
-  EXPECT_TRUE(losses.too_many());
-  EXPECT_EQ(losses.end(), 0);
-  EXPECT_FALSE(compared(repeated(0, {many})));
-  losses.clear();
-  keep(6, 7);
-  EXPECT_EQ(losses.end(), 7);
-}
-
-TEST_F(LossesKept, AreNoneOfOneRankAlone) {
-  losses.keep(4, {1});
-  EXPECT_EQ(losses.end(), 0);
 }
 
 // The monitored loss, on rank 3 of 4
