@@ -1,4 +1,6 @@
 """Every fault that the checks should detect is injected, detected, and blamed on the right rank."""
+import shutil
+
 from program import *
 
 KINDS = ["weight", "gradient", "activation", "gemm", "extreme", "all-reduce", "collective", "optimizer", "memory", "host-copy", "file-bit",
