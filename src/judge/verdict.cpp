@@ -230,6 +230,17 @@ std::vector<std::string> broken_ranks(const Evidence& evidence) {
   return reasons;
 }
 
+/// A run that ended although no rank had reached its planned end.
+std::vector<std::string> early_end(const Evidence& evidence) {
+  const bool is_early =
+      !evidence.ending().empty() &&
+      std::all_of(evidence.ending().begin(), evidence.ending().end(), [](const auto& rank) {
+        return rank.second.end && value_at<bool>(rank.second.end->body, "before_planned_end").value_or(false);
+      });
+  if (!is_early) return {};
+  return {"the run ended before its planned end, for which no rank voted: a stop vote changed in transit"};
+}
+
 /// Parts report themselves what they left undone for a reason other than a stop.
 bool has_failed(const Json& part) {
   return !member(member(part, "figures"), "undone").is_null();
@@ -434,6 +445,7 @@ Reasons weigh(const Evidence& evidence, const Json& injections) {
   append(reasons.fault, unrecorded_faults(evidence));
   append(reasons.missing, missing_evidence(evidence.parts, evidence.size, false));
   append(reasons.incomplete, broken_ranks(evidence));
+  append(reasons.incomplete, early_end(evidence));
   append(reasons.incomplete, failed_parts(evidence));
   if (evidence.size == 0) reasons.incomplete.push_back("no rank left a record");
   append(reasons.unfinished, idle_ranks(evidence));

@@ -40,9 +40,7 @@ std::int64_t bucket_elements(const Communicator& communicator) {
 
 namespace {
 
-/// Configuration of a state whose weights no GEMM reads.
-MlpConfig with_fp32_only(MlpConfig config) {
-  config.precisions = {Precision::fp32};
+MlpConfig without_kept_states(MlpConfig config) {
   config.keeps_states = false;
   return config;
 }
@@ -58,7 +56,7 @@ struct MlpTrainer::Impl : mlp::PassObserver {
         second_share(m.batch),
         layout(m.neurons, bucket_elements(c)),
         trained(device, config, layout),
-        second_config(with_fp32_only(m)),
+        second_config(without_kept_states(m)),
         second(m.has_second_pass && c.size() == 1
                    ? std::make_unique<mlp::TrainedState>(device, second_config, layout)
                    : nullptr),
@@ -189,8 +187,12 @@ Status MlpTrainer::set_precision(Precision precision) {
   Impl& m = *impl_;
   EGT_TRY(m.settle());
   m.precision = precision;
-  const VectorView copy = m.trained.parameters.compute_copy(precision);
-  return copy.data == nullptr ? Status() : m.device.cast(copy, weights(), *m.compute);
+  for (mlp::TrainedState* const state : {&m.trained, m.second.get()}) {
+    if (state == nullptr) continue;
+    const VectorView copy = state->parameters.compute_copy(precision);
+    if (copy.data != nullptr) EGT_TRY(m.device.cast(copy, state->parameters.master(), *m.compute));
+  }
+  return {};
 }
 
 Status MlpTrainer::set_share(const BatchShare& share) {
@@ -236,11 +238,12 @@ Status MlpTrainer::enqueue_step(std::int64_t step, const StepMessage& note, bool
   return m.config.has_second_pass ? m.make_second_pass() : Status();
 }
 
-/// The second pass follows the step's own pass, so that the step's all-reduces overlap with it.
+/// The second pass follows the step's own pass, so that the step's all-reduces overlap with it. On a single
+/// rank it reads the second state, so that a wrong copy of the weights shows.
 Status MlpTrainer::Impl::make_second_pass() {
   const ProfilerRange range("second pass");
   EGT_TRY(pass->enqueue({.precision = precision,
-                         .parameters = trained.parameters,
+                         .parameters = second ? second->parameters : trained.parameters,
                          .sequence = static_cast<std::uint64_t>(enqueued_step),
                          .first_sample = second_share.first,
                          .rows = second_share.local,

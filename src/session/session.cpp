@@ -110,6 +110,7 @@ Status Session::make_steps(const SessionPlan& plan) {
     // step is the same on all ranks.
     last = decision_ != StopVote::none || (plan.steps && next_step_ + 1 >= *plan.steps);
   }
+  reached_end_ = own_vote(plan, next_step_) != StopVote::none || (plan.steps && next_step_ >= *plan.steps);
   while (retired_ < next_step_) EGT_TRY(retire(retired_));
   return {};
 }
@@ -220,6 +221,8 @@ Json Session::end_body(const SessionPlan& plan, const Status& failure) const {
                   : decision_ != StopVote::finished        ? "steps"
                   : done                                   ? "done"
                                                            : "duration";
+  // Some rank must have voted for the end. A vote that changed in transit would cut the run short.
+  if (failure.ok() && decision_ == StopVote::finished && !reached_end_) end["before_planned_end"] = true;
   end["signal"] =
       interrupted && StopSignal::received() ? Json(signal_name(StopSignal::received())) : Json(nullptr);
   end["error"] =

@@ -98,7 +98,8 @@ class Session {
   Clock::time_point loaded_ = Clock::now();  ///< when all workloads but the first had started
   std::int64_t next_step_ = 0, retired_ = 0;
   StopVote decision_ = StopVote::none;
-  Json device_fault_;  ///< body of the fault's record, once the device failed
+  bool reached_end_ = false;  ///< the plan's end, or a stop request, as seen by this rank
+  Json device_fault_;         ///< body of the fault's record, once the device failed
 };
 
 }  // namespace egt

@@ -83,14 +83,14 @@ TEST_F(TrainingRepairOnRanks, WhatOneRankAloneHeardOfAnotherIsToldForIt) {
   dissent.rank = (rank() + 1) % size();
   Fault fault = fault_of(world.environment, "replay", "replay digest", "train", 7);
   fault.incident = "replay in check 3";
-  reporter.tell(fault, dissent);
+  reporter.report(fault, dissent);
   reporter.end_check();
   EXPECT_THAT(world.records.drain(), IsEmpty()) << "it tells that itself";
   reporter.report_for_others();
   const auto reported = world.records.drain();
   ASSERT_THAT(reported, SizeIs(1));
   EXPECT_EQ(reported.front().body.at("rank"), dissent.rank);
-  reporter.tell(fault, dissent);
+  reporter.report(fault, dissent);
   reporter.end_check();
   reporter.confirm_last_check();
   reporter.report_for_others();

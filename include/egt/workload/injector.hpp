@@ -29,9 +29,9 @@ class Injector {
   /// True if an injection of `kind` is due and pending on this rank at `step`.
   bool waits(InjectionKind kind, std::int64_t step) const;
   /// Emits an injection record; `where`: the location of the flip.
-  void tell(const Injection& injection, std::int64_t step, const Flip& flip, std::string where);
+  void report(const Injection& injection, std::int64_t step, const Flip& flip, std::string where);
   /// The same for a kind that flips no words.
-  void tell(const Injection& injection, std::int64_t step, std::string where);
+  void report(const Injection& injection, std::int64_t step, std::string where);
   /// Injections of all ranks, including past ones.
   const std::vector<Injection>& all() const { return all_; }
   /// True if any rank has a planned injection of this kind.

@@ -84,7 +84,7 @@ class PeerCommunicator final : public Communicator {
   /// Buffer of a member for the sums, in the chunk's layout.
   std::byte* sums_of(int member) const { return part_of(member, size()); }
   /// Signals a member after the work in the stream; waits for a sender's signal.
-  Status tell(int member, PeerSignal which, std::uint32_t number, Stream& stream) {
+  Status report(int member, PeerSignal which, std::uint32_t number, Stream& stream) {
     return device_.write_signal(memory_->signal(member, which, rank()), number, stream);
   }
   Status await(PeerSignal which, int sender, std::uint32_t number, Stream& stream) {
@@ -173,13 +173,13 @@ Status PeerCommunicator::sum_of_two(const Chunk& chunk, Stream& stream) {
   EGT_TRY(device_.wait(*copies_, *made_));
   if (number > 2) EGT_TRY(await(PeerSignal::taken, peer, number - 2, *copies_));
   EGT_TRY(copy(place(peer), chunk.data, bytes, *copies_));
-  EGT_TRY(tell(peer, PeerSignal::come, number, *copies_));
+  EGT_TRY(report(peer, PeerSignal::come, number, *copies_));
   EGT_TRY(device_.record(*sent_, *copies_));
   EGT_TRY(device_.wait(stream, *sent_));  // from here on the sum overwrites what was sent
   EGT_TRY(await(PeerSignal::come, peer, number, stream));
   const auto elements = static_cast<std::int64_t>(chunk.count);
   EGT_TRY(device_.add({chunk.data, chunk.type, elements}, {place(rank()), chunk.type, elements}, stream));
-  return tell(peer, PeerSignal::taken, number, stream);
+  return report(peer, PeerSignal::taken, number, stream);
 }
 
 /// Reduces in rank order, in place. The parts of lower ranks are summed in the first one's buffer, and added
@@ -198,7 +198,7 @@ Status PeerCommunicator::add_parts(const Chunk& chunk, Stream& stream) {
 Status PeerCommunicator::meet(Stream& stream) {
   ++meetings_;
   for (int turn = 1; turn < size(); ++turn)
-    EGT_TRY(tell((rank() + turn) % size(), PeerSignal::come, meetings_, stream));
+    EGT_TRY(report((rank() + turn) % size(), PeerSignal::come, meetings_, stream));
   for (int turn = 1; turn < size(); ++turn)
     EGT_TRY(await(PeerSignal::come, (rank() + turn) % size(), meetings_, stream));
   return {};

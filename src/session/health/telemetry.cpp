@@ -115,17 +115,17 @@ struct Post {
     guarding.load.set_memory_share(decision.memory_share);
     for (const std::string& text : decision.notices) guarding.records.notice(text);
     for (const std::string& text : decision.warnings) guarding.records.warning(text);
-    tell(decision.findings);
+    report(decision.findings);
     const std::string wrong = mix.look(seconds, reading, guarding.load.lead(), decision.duty);
     if (!wrong.empty()) guarding.records.warning(wrong);
     guarding.load.set_products_duty(mix.products_duty());
   }
-  void tell(const std::vector<Finding>& findings) {
+  void report(const std::vector<Finding>& findings) {
     for (const Finding& finding : findings) guarding.records.emit(finding);
   }
-  void tell(const CounterNews& news) {
+  void report(const CounterNews& news) {
     for (const Fault& fault : news.faults) guarding.records.emit(fault);
-    tell(news.findings);
+    report(news.findings);
     for (const std::string& text : news.notices) guarding.records.notice(text);
   }
   void report_limits(const SensorLimits& limits) {
@@ -241,23 +241,23 @@ void Telemetry::State::enter(const std::optional<Result<SensorCounters>>& counte
                                          .phase = activity.phase.empty() ? idle : activity.phase,
                                          .utilization_percent = figures.latest.gpu_utilization_percent},
                                         *counters);
-  if (post) post->tell(news);
+  if (post) post->report(news);
 }
 
 void Telemetry::State::ask_overdue() {
-  if (post) post->tell(monitor.overdue(clock()));
+  if (post) post->report(monitor.overdue(clock()));
 }
 
 /// Emits the last judgements. After this call, objects used by the limiter may be destroyed.
 void Telemetry::State::close_post() {
   if (!post) return;
   ask_overdue();
-  post->tell(monitor.finish());
+  post->report(monitor.finish());
   if (abandoned && sensor)
     post->guarding.records.warning(fmt::format(
         "rank {}: {} does not answer at the end: what it counted since its last answer is not known",
         post->guarding.device.rank, post->guarding.device.detector));
-  post->tell(post->guard.finish());
+  post->report(post->guard.finish());
   guard_summary = post->guard.summary();
   post.reset();
 }

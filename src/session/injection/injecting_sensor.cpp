@@ -53,7 +53,7 @@ void InjectingSensor::take_lasting(InjectionKind kind, Lasting& lasting, const s
   const std::int64_t step = settings_.step();
   while (const auto injection = injector_.take(kind, step)) {
     lasting.begin(*injection, settings_.seconds());
-    injector_.tell(*injection, step, where);
+    injector_.report(*injection, step, where);
   }
 }
 
@@ -90,11 +90,11 @@ void InjectingSensor::take_counted() {
   const std::int64_t step = settings_.step();
   while (const auto injection = injector_.take(InjectionKind::ecc, step)) {
     ++uncorrected_;
-    injector_.tell(*injection, step, "the sensor's uncorrectable ECC errors");
+    injector_.report(*injection, step, "the sensor's uncorrectable ECC errors");
   }
   while (const auto injection = injector_.take(InjectionKind::xid, step)) {
     xids_.push_back({.xid = double_bit_xid, .time = unix_now(), .detail = {}});
-    injector_.tell(*injection, step, fmt::format("the driver's events: Xid {}", double_bit_xid));
+    injector_.report(*injection, step, fmt::format("the driver's events: Xid {}", double_bit_xid));
   }
 }
 

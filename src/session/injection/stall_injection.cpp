@@ -36,7 +36,7 @@ void stop_for(double ms) {
 }  // namespace
 
 void StallInjection::announce(const Injection& injection, std::int64_t step, const char* where) {
-  injector_.tell(injection, step, std::string(where));
+  injector_.report(injection, step, std::string(where));
   static_cast<void>(route_.pump());
 }
 
@@ -65,7 +65,7 @@ void StallInjection::strike(std::int64_t step) {
 void begin_device_errors(Injector& injector, InjectingDevice& device, std::int64_t step) {
   while (const auto injection = injector.take(InjectionKind::device_error, step))
     device.fail_at(injection->count, [&injector, injection, step] {
-      injector.tell(*injection, step, fmt::format("call {} of the device", injection->count));
+      injector.report(*injection, step, fmt::format("call {} of the device", injection->count));
     });
 }
 

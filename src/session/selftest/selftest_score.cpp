@@ -90,7 +90,7 @@ class Scorer {
         .record = &record, .kind = *kind, .is_persistent = is_persistent, .told_by = {}};
   }
 
-  void tell(const Record& fault) {
+  void report(const Record& fault) {
     Struck* newest = nullptr;
     for (auto& [track, struck] : last_)
       if ((track.rank < 0 || track.rank == fault.rank) && kinds_fit(struck.record->body, fault.body) &&
@@ -173,7 +173,7 @@ SelftestScore score_selftest(const SelftestPlan& plan, const std::vector<Record>
     if (record->kind == RecordKind::injection)
       scorer.strike(*record);
     else
-      scorer.tell(*record);
+      scorer.report(*record);
   }
   const bool is_stopped = std::any_of(records.begin(), records.end(), [](const Record& record) {
     return record.kind == RecordKind::end && text_at(record.body, "reason") == "signal";

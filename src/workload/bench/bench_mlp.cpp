@@ -205,7 +205,7 @@ Status MlpJob::check_replicas() {
     show_difference(fault, dissent.expected, dissent.actual);
     if (report_.failure.empty())
       report_.failure = fmt::format("{} differs between ranks after {} steps", fault.where, next_);
-    reporter_.tell(std::move(fault), dissent);
+    reporter_.report(std::move(fault), dissent);
   }
   return {};
 }

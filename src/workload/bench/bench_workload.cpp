@@ -87,7 +87,7 @@ void BenchSuite::take_slowness(std::int64_t trial) {
   if (slow_) return;
   slow_ = environment().injector.take(InjectionKind::slow, trial);
   if (slow_)
-    environment().injector.tell(
+    environment().injector.report(
         *slow_, trial, fmt::format("all work from trial {} on, +{:.3g} %", trial, slow_percent(slow_)));
 }
 
@@ -241,7 +241,7 @@ void BenchSuite::judge_answers(BenchEntry& entry, const std::vector<Answers>& by
     entry.failure = dissent.rank >= 0
                         ? fmt::format("rank {} gave a wrong known answer", dissent.rank)
                         : fmt::format("{} gave different known answers", text_of(dissent.suspects));
-    reporter_.tell(std::move(fault), dissent);
+    reporter_.report(std::move(fault), dissent);
   }
 }
 

@@ -230,9 +230,9 @@ Status CollectiveWorkload::inject(const Slot& slot, int place, WordsView words) 
     if (sent && !injection.mask) flip = flip_contribution(slot, injection, flip);
     EGT_TRY(environment_.device.flip(words, flip, stream_()));
     const CollectiveKind kind = sent ? CollectiveKind::all_reduce : static_cast<CollectiveKind>(place);
-    environment_.injector.tell(injection, slot.step, flip,
-                               fmt::format("what rank {} {} the {}", injection.rank,
-                                           sent ? "puts into" : "receives of", to_string(kind)));
+    environment_.injector.report(injection, slot.step, flip,
+                                 fmt::format("what rank {} {} the {}", injection.rank,
+                                             sent ? "puts into" : "receives of", to_string(kind)));
   }
   std::erase_if(own_injections_, [&](const Injection& injection) {
     return place_of(injection) == place && strikes(injection, slot.round);
@@ -314,7 +314,7 @@ void CollectiveWorkload::compare_operands(const Slot& slot) {
     fault.incident = fmt::format("operands in round {}", slot.round.number);
     fault.where = describe(answer);
     show_difference(fault, dissent.expected, dissent.actual);
-    reporter_.tell(std::move(fault), dissent);
+    reporter_.report(std::move(fault), dissent);
   }
   reporter_.end_check();
 }
@@ -342,10 +342,10 @@ void CollectiveWorkload::look_at(const Slot& slot, const std::vector<RankReports
   wrong_rounds_ += wrong > 0 || named;
   const auto fresh = incidents_.begin(slot.round, found);
   if (self != 0) return;
-  for (const CollectiveFinding& finding : fresh) tell(slot, finding);
+  for (const CollectiveFinding& finding : fresh) report(slot, finding);
 }
 
-void CollectiveWorkload::tell(const Slot& slot, const CollectiveFinding& finding) {
+void CollectiveWorkload::report(const Slot& slot, const CollectiveFinding& finding) {
   Fault fault = fault_of(environment_, "collective", fmt::format("known-answer {}", to_string(finding.kind)),
                          "collective", slot.step);
   show_finding(fault, finding);

@@ -87,7 +87,7 @@ class CollectiveWorkload : public Workload {
   std::vector<RankReports> read_reports(const Slot& slot) const;
   void compare_operands(const Slot& slot);
   void look_at(const Slot& slot, const std::vector<RankReports>& reports);
-  void tell(const Slot& slot, const CollectiveFinding& finding);
+  void report(const Slot& slot, const CollectiveFinding& finding);
 
   Environment environment_;
   CollectiveOptions options_;

@@ -155,7 +155,7 @@ std::vector<Mismatch> GroupVote::dissents() {
 
 }  // namespace
 
-std::vector<std::size_t> unlike(const std::vector<Answers>& ranks) {
+std::vector<std::size_t> differing_questions(const std::vector<Answers>& ranks) {
   std::vector<std::size_t> questions;
   for (std::size_t q = 0; q < ranks[0].size(); ++q)
     if (std::any_of(ranks.begin(), ranks.end(), [&](const Answers& rank) { return rank[q] != ranks[0][q]; }))

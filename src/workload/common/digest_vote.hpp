@@ -24,7 +24,7 @@ struct Mismatch {
 };
 
 /// Questions on which the ranks' answers differ, ascending.
-std::vector<std::size_t> unlike(const std::vector<Answers>& ranks);
+std::vector<std::size_t> differing_questions(const std::vector<Answers>& ranks);
 
 /// Text: `count - 1` further tensors after the reported one are wrong; empty if none.
 std::string more_tensors(std::uint64_t count);

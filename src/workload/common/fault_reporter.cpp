@@ -35,7 +35,7 @@ Fault FaultReporter::addressed(Fault fault, const Mismatch& dissent) const {
   return fault;
 }
 
-void FaultReporter::tell(Fault fault, const Mismatch& dissent) {
+void FaultReporter::report(Fault fault, const Mismatch& dissent) {
   const int own = environment_.place.rank;
   const auto& suspects = dissent.suspects;
   if (dissent.rank == own) own_found_ = true;

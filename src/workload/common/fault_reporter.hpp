@@ -19,7 +19,7 @@ class FaultReporter {
   explicit FaultReporter(Environment& environment) : environment_(environment) {}
 
   /// `fault`: filled in for this rank; `dissent` supplies the actual rank and the blame.
-  void tell(Fault fault, const Mismatch& dissent);
+  void report(Fault fault, const Mismatch& dissent);
   /// Reports a fault whose details are not complete yet. `tell` of the same `fault.incident` follows, unless
   /// the run aborts before. The first fault of this kind and rank is reported at once. Repetitions are
   /// reported by `report_for_others` if the check aborts, which loses no fault and avoids a flood of records.

@@ -33,7 +33,7 @@ bool Injector::waits(InjectionKind kind, std::int64_t step) const {
                      [&](const Injection& waiting) { return waiting.kind == kind && waiting.step <= step; });
 }
 
-void Injector::tell(const Injection& injection, std::int64_t step, const Flip& flip, std::string where) {
+void Injector::report(const Injection& injection, std::int64_t step, const Flip& flip, std::string where) {
   Json body = to_json(injection);
   body["struck_step"] = step;
   body["where"] = std::move(where);
@@ -42,7 +42,7 @@ void Injector::tell(const Injection& injection, std::int64_t step, const Flip& f
   records_.emit(RecordKind::injection, step, std::move(body));
 }
 
-void Injector::tell(const Injection& injection, std::int64_t step, std::string where) {
+void Injector::report(const Injection& injection, std::int64_t step, std::string where) {
   Json body = to_json(injection);
   body["struck_step"] = step;
   body["where"] = std::move(where);

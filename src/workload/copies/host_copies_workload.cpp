@@ -57,7 +57,7 @@ PartReport HostCopiesWorkload::report() const {
   report.name = name();
   report.description = "copies to pinned host memory and back, both ways at once, verified on the device";
   report.figures = Json::object();
-  copies_.tell(report);
+  copies_.report(report);
   report.load.host_copies = copies_.seconds_alone();
   if (const auto rate = copies_.rate()) report.load.alone = {{"host_copy_gb_per_s", *rate * 1e-9}};
   return report;

@@ -103,7 +103,7 @@ Status PacedCopies::strike(WordsView words, Stream& stream) {
     EGT_TRY(environment_.device.flip(words, flip, stream));
     Fault fault;
     link_.locate(fault);
-    environment_.injector.tell(*due, step_, flip, fault.where);
+    environment_.injector.report(*due, step_, flip, fault.where);
   }
   return {};
 }
@@ -150,7 +150,7 @@ std::optional<double> PacedCopies::seconds_alone() const {
   return rate_ ? std::optional(static_cast<double>(bytes()) / *rate_) : std::nullopt;
 }
 
-void PacedCopies::tell(PartReport& report) const {
+void PacedCopies::report(PartReport& report) const {
   const std::uint64_t wrong = wrong_words_;
   report.figures.update({{"planned", rate_.has_value()},
                          {"chunk_bytes", chunk_bytes_},

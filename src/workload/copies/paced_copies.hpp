@@ -59,7 +59,7 @@ class PacedCopies {
   Result<bool> finish(const Shutdown& ending);
 
   /// Writes metrics, outcome and work. The copies count as planned once the rate was measured.
-  void tell(PartReport& report) const;
+  void report(PartReport& report) const;
   /// Standalone duration of the copies so far, in seconds; nothing if not measured.
   std::optional<double> seconds_alone() const;
   std::optional<double> rate() const { return rate_; }

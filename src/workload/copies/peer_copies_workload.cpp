@@ -175,7 +175,7 @@ PartReport PeerCopiesWorkload::report() const {
   report.description = "copies from a neighbour's device on this host, verified on this one";
   report.figures = {{"from", from_ < 0 ? Json() : Json(from_)},
                     {"not_possible", impossible_.empty() ? Json() : Json(impossible_)}};
-  copies_.tell(report);
+  copies_.report(report);
   if (!impossible_.empty()) note_not_run(report, "peer copies", impossible_);
   report.load.peer_copies = copies_.seconds_alone();
   if (const auto rate = copies_.rate()) report.load.alone = {{"peer_copy_gb_per_s", *rate * 1e-9}};

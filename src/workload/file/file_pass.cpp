@@ -263,7 +263,7 @@ Status FilePass::check_room(std::uint64_t growth) {
 /// Reports mismatches even if the reading aborts.
 Status FilePass::verify(File& file, Reading reading, const std::stop_token& stop) {
   const Status status = read(file, reading, stop);
-  tell(file, reading);
+  report(file, reading);
   return status;
 }
 

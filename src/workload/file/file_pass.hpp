@@ -138,7 +138,7 @@ class FilePass {
   std::uint64_t examine_blocks(std::size_t slot, const Chunk& chunk, const Mismatches& found);
   void note(File& file, const BlockFinding& finding);
   void note_missing(File& file, std::uint64_t size);
-  void tell(File& file, Reading reading);
+  void report(File& file, Reading reading);
   bool is_told_exchange(const File& file, const FileIncidents::Incident& incident);
 
   Result<std::unique_ptr<OpenFile>> open(const File& file, FileAccess access);

@@ -82,7 +82,7 @@ void FilePass::note_missing(File& file, std::uint64_t size) {
 }
 
 /// Emits one record per kind of fault in this reading.
-void FilePass::tell(File& file, Reading reading) {
+void FilePass::report(File& file, Reading reading) {
   for (const FileIncidents::Incident& incident : incidents_.take()) {
     const BlockFinding& first = incident.first;
     {

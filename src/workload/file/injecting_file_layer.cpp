@@ -54,7 +54,7 @@ struct Shared {
 Status Shared::refuse_if_full(const std::string& path, std::uint64_t offset) {
   if (const auto due = injector.take(InjectionKind::diskfull, step())) {
     refusals = due->count > 1 ? due->count : for_good;
-    injector.tell(*due, step(), fmt::format("{}, byte {}: disk full", path, offset));
+    injector.report(*due, step(), fmt::format("{}, byte {}: disk full", path, offset));
   }
   if (refusals == 0) return {};
   if (refusals != for_good) --refusals;
@@ -105,7 +105,7 @@ class InjectingFile : public OpenFile {
   Status write_part(const Write& write, std::uint64_t from, std::uint64_t to);
   Result<FileBlock> held_at(std::uint64_t place);
   std::uint64_t other_place(const Write& write, std::uint64_t block) const;
-  void tell(const Strike& strike, const Damage& damage);
+  void report(const Strike& strike, const Damage& damage);
 
   const std::unique_ptr<OpenFile> file_;
   Shared& shared_;
@@ -179,7 +179,7 @@ Status InjectingFile::strike(const Write& write, const Strike& strike) {
     EGT_TRY(file_->write(aligned_.data(), file_block_bytes, damage.place));
   }
   spoiled_.now = {write.place(strike.block), damage.place};
-  tell(strike, damage);
+  report(strike, damage);
   return {};
 }
 
@@ -223,11 +223,12 @@ Result<FileBlock> InjectingFile::held_at(std::uint64_t place) {
   return aligned_;
 }
 
-void InjectingFile::tell(const Strike& strike, const Damage& damage) {
+void InjectingFile::report(const Strike& strike, const Damage& damage) {
   Flip flip = strike.flip;
   flip.first += damage.place / sizeof(std::uint32_t);
-  shared_.injector.tell(strike.injection, shared_.step(), flip,
-                        fmt::format("{}, block {}: {}", path_, damage.place / file_block_bytes, damage.what));
+  shared_.injector.report(
+      strike.injection, shared_.step(), flip,
+      fmt::format("{}, block {}: {}", path_, damage.place / file_block_bytes, damage.what));
 }
 
 class InjectingFileLayer : public FileLayer {

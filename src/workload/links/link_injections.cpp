@@ -36,7 +36,7 @@ std::uint64_t LinkInjections::extra_bytes(std::int64_t trial, int peer, const Tr
                                           double bytes_per_second) {
   const int self = environment_.place.rank;
   while (const auto slow = take(InjectionKind::slow, trial, peer))
-    environment_.injector.tell(
+    environment_.injector.report(
         *slow, trial,
         fmt::format("all that goes between rank {} and {}", slow->rank,
                     slow->peer ? fmt::format("rank {}", *slow->peer) : std::string("others")));
@@ -53,7 +53,7 @@ Status LinkInjections::change_received(std::int64_t trial, int peer, WordsView w
   while (const auto due = take(InjectionKind::collective, trial, peer)) {
     const Flip flip = choose_flip(*due, words.count, environment_.seed);
     EGT_TRY(environment_.device.flip(words, flip, stream));
-    environment_.injector.tell(
+    environment_.injector.report(
         *due, trial, flip,
         fmt::format("what rank {} receives from {}", due->rank,
                     peer < 0 ? std::string("all ranks") : fmt::format("rank {}", peer)));
@@ -65,7 +65,7 @@ std::optional<Injection> LinkInjections::take_hang(std::int64_t trial, int peer)
   const auto hang = environment_.injector.take(InjectionKind::hang, trial, [&](const Injection& one) {
     return one.peer && concerns(one, environment_.place.rank, peer);
   });
-  if (hang) environment_.injector.tell(*hang, trial, fmt::format("its part of a trial with rank {}", peer));
+  if (hang) environment_.injector.report(*hang, trial, fmt::format("its part of a trial with rank {}", peer));
   return hang;
 }
 

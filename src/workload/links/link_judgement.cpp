@@ -163,7 +163,7 @@ class Teller {
     for (const Slow& one : slow_) open_.insert(one.pair());
   }
 
-  std::vector<Finding> tell() {
+  std::vector<Finding> report() {
     report_hosts();
     report_together("every pair", [](const Pair&) { return true; });
     for (const LinkEndpoint& end : ends_)
@@ -245,7 +245,7 @@ std::vector<LinkFigure> slow_links(const std::vector<LinkFigure>& figures, doubl
 
 std::vector<Finding> judge_links(const std::vector<LinkFigure>& figures,
                                  const std::vector<LinkEndpoint>& ends, double warn_below) {
-  return Teller(figures, ends, slow_directions(figures, warn_below)).tell();
+  return Teller(figures, ends, slow_directions(figures, warn_below)).report();
 }
 
 std::optional<Finding> judge_host_link(const LinkEndpoint& end, const std::string& what, double median) {

@@ -111,7 +111,7 @@ bool LoadChecks::judge(const std::vector<Answers>& answers, const Questions& que
     fault.where =
         fmt::format("{}{}", answers_[questions[dissent.question]].name, more_tensors(dissent.count));
     show_difference(fault, dissent.expected, dissent.actual);
-    reporter_.tell(std::move(fault), dissent);
+    reporter_.report(std::move(fault), dissent);
   }
   if (own_is_right) {
     (answers_[questions.front()].kind == LoadAnswerKind::replay ? work_.replays : work_.replica_checks) += 1;

@@ -121,7 +121,7 @@ Status LoadTestSuite::inject_passes(std::int64_t number) {
 Status LoadTestSuite::inject(const Injection& injection, std::int64_t number) {
   Flip flip;
   EGT_TRY_ASSIGN(const std::string where, job_->inject(injection, flip));
-  environment().injector.tell(injection, number, flip, where);
+  environment().injector.report(injection, number, flip, where);
   return {};
 }
 

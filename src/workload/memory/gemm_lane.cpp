@@ -267,7 +267,7 @@ void GemmLane::judge(Operands& operands, std::size_t pair, const Digest& digest,
   Evidence evidence;
   evidence.first = expected;
   evidence.second = digest;
-  tell("repetition", offset_of(operands, product_of(operands, pair)), evidence, where(operands));
+  report("repetition", offset_of(operands, product_of(operands, pair)), evidence, where(operands));
 }
 
 void GemmLane::judge_rows(Operands& operands, std::int64_t first_row, const Gemm& rows,
@@ -332,7 +332,8 @@ std::string GemmLane::where(const Operands& operands) const {
                      plan.rows, inner(plan.rows, plan.precision));
 }
 
-void GemmLane::tell(const char* detector, std::uint64_t offset, const Evidence& evidence, std::string where) {
+void GemmLane::report(const char* detector, std::uint64_t offset, const Evidence& evidence,
+                      std::string where) {
   emit_disagreement(environment_.records, fault_of(environment_, "gemm", detector, "memory", step_), offset,
                     evidence, std::move(where));
   const std::lock_guard lock(mutex_);

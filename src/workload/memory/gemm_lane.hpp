@@ -127,7 +127,7 @@ class GemmLane {
   void keep_answer(const Operands& operands);
   std::string where(const Operands& operands) const;
   static std::uint64_t offset_of(const Operands& operands, const Gemm& gemm);
-  void tell(const char* detector, std::uint64_t offset, const Evidence& evidence, std::string where);
+  void report(const char* detector, std::uint64_t offset, const Evidence& evidence, std::string where);
 
   Environment& environment_;
   Device& device_;

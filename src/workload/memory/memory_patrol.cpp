@@ -322,9 +322,9 @@ Status MemoryPatrol::strike(std::size_t block) {
   for (const Strike& one : strikes_) {
     if (one.block != block) continue;
     EGT_TRY(device_.flip(blocks_[block].words, one.flip, in_flight_->stream()));
-    environment_.injector.tell(one.injection, step_, one.flip,
-                               fmt::format("{}, offset {}", place(block),
-                                           blocks_[block].offset + one.flip.first * sizeof(std::uint32_t)));
+    environment_.injector.report(one.injection, step_, one.flip,
+                                 fmt::format("{}, offset {}", place(block),
+                                             blocks_[block].offset + one.flip.first * sizeof(std::uint32_t)));
   }
   std::erase_if(strikes_, [&](const Strike& one) { return one.block == block; });
   return {};

@@ -61,7 +61,7 @@ bool LossWatch::judge(const Repetition& repetition, bool explained, std::uint64_
     return false;
   }
   if (std::isfinite(losses[static_cast<std::size_t>(index)]) || !repetition.alike_before_loss) {
-    tell(*open, check);
+    report(*open, check);
     return true;
   }
   diverges_ = true;
@@ -79,7 +79,7 @@ void LossWatch::give_up() {
   diverges_ = false;
 }
 
-void LossWatch::tell(const Nonfinite& loss, std::uint64_t check) {
+void LossWatch::report(const Nonfinite& loss, std::uint64_t check) {
   Mismatch dissent;
   dissent.suspects = loss.ranks;
   if (dissent.suspects.size() == 1) dissent.rank = dissent.suspects.front();
@@ -91,7 +91,7 @@ void LossWatch::tell(const Nonfinite& loss, std::uint64_t check) {
   fault.where = "the loss";
   fault.expected = "finite";
   fault.actual = "NaN or infinity";
-  reporter_.tell(std::move(fault), dissent);
+  reporter_.report(std::move(fault), dissent);
 }
 
 }  // namespace egt

@@ -53,7 +53,7 @@ class LossWatch {
     std::vector<int> ranks;  ///< ranks with a non-finite loss
   };
 
-  void tell(const Nonfinite& loss, std::uint64_t check);
+  void report(const Nonfinite& loss, std::uint64_t check);
 
   Environment& environment_;
   FaultReporter& reporter_;

@@ -30,8 +30,8 @@ Status SlowInjection::before_step(std::int64_t step) {
   EGT_TRY(prepare());
   trainer_.set_extra_work([this](std::int64_t at, Stream& compute) { return work(at, compute); });
   if (in_force_) return {};
-  environment_.injector.tell(*injection_, step,
-                             fmt::format("every step from {} on, +{:.3g} ms", step, target_ms()));
+  environment_.injector.report(*injection_, step,
+                               fmt::format("every step from {} on, +{:.3g} ms", step, target_ms()));
   return {};
 }
 

@@ -129,7 +129,7 @@ Result<std::vector<Answers>> StateRepair::candidates() {
 
 Result<std::vector<StateDifference>> StateRepair::locate(const std::vector<Answers>& states) {
   std::vector<StateDifference> differences;
-  for (const std::size_t question : unlike(states)) {
+  for (const std::size_t question : differing_questions(states)) {
     if (differences.size() == located_tensors) break;
     EGT_TRY_ASSIGN(StateDifference difference, locate(question));
     differences.push_back(std::move(difference));
@@ -173,7 +173,7 @@ Result<StateDifference> StateRepair::locate(std::size_t question) {
                          return Status();
                        },
                        pieces));
-    const std::vector<std::size_t> differ = unlike(ranks);
+    const std::vector<std::size_t> differ = differing_questions(ranks);
     for (auto i = differ.rbegin(); i != differ.rend(); ++i) open.push_front(piece(*i));
   }
   return found;
@@ -199,7 +199,7 @@ Result<Repetition> StateRepair::repeat(const std::optional<std::int64_t>& loss_s
   for (std::int64_t step = made.first_step; step <= candidate_step_; ++step) {
     if (step == loss_step && step > made.first_step) {
       EGT_TRY_ASSIGN(const auto before, states());
-      made.alike_before_loss = unlike(before).empty();
+      made.alike_before_loss = differing_questions(before).empty();
     }
     line.begin("repair: pass", step);
     EGT_TRY(steps_.repeat(step));
@@ -218,12 +218,12 @@ Result<Repetition> StateRepair::repeat(const std::optional<std::int64_t>& loss_s
   }
   EGT_TRY_ASSIGN(const auto ranks, states());
   made.states = ranks[0];
-  made.alike = unlike(ranks).empty();
+  made.alike = differing_questions(ranks).empty();
   if (trainer_.has_second_state()) {
     EGT_TRY_ASSIGN(
         const auto second,
         exchange([&](Digest* to) { return trainer_.enqueue_second_state_digests(to); }, tensors.size()));
-    made.alike = unlike({ranks[0], second[0]}).empty();
+    made.alike = differing_questions({ranks[0], second[0]}).empty();
   }
   return made;
 }

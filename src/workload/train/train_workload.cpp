@@ -169,7 +169,11 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
   EGT_TRY(wait_for_pass(step));
   EGT_TRY_ASSIGN(const StepResult result,
                  steps_->trainer().retire_step(step, environment_.peer_timeout_seconds));
-  outcome.decision = std::max(outcome.decision, decode_votes(result.notes.vote));
+  const StopVote decision = decode_votes(result.notes.vote);
+  if (decision < steps_->vote(step))  // else the run would never end
+    return {StatusCode::internal,
+            fmt::format("the votes of step {} changed in transit: this rank's vote to stop is lost", step)};
+  outcome.decision = std::max(outcome.decision, decision);
   const std::int64_t samples = samples_of(step), computed = samples + second_samples_of(step);
   ++retired_;
   ++epoch_steps_;

@@ -40,7 +40,7 @@ std::vector<int> ring_of(const std::vector<int>& groups) {
 
 /// Compares the two states of one rank, which result from the gradients of its two passes.
 std::vector<Mismatch> compare_states(const Answers& state, const Answers& second) {
-  const std::vector<std::size_t> differ = unlike({state, second});
+  const std::vector<std::size_t> differ = differing_questions({state, second});
   if (differ.empty()) return {};
   return {{.question = differ.front(),
            .rank = 0,
@@ -127,7 +127,7 @@ Status TrainingChecks::take_groups() {
 Status TrainingChecks::after_step(std::int64_t step) {
   if (!under_way_) EGT_TRY(steps_.injections().strike_states(step));
   const bool due = schedule_.due(step);
-  const bool is_open = losses_.open_step() || (unlike_ && !passes_stay_wrong_);
+  const bool is_open = losses_.open_step() || (pass_mismatch_ && !passes_stay_wrong_);
   if (under_way_ || !(due || is_open)) return {};
   costs_.check_enqueued(step);
   ++figures_.checks_in_steps;
@@ -212,7 +212,7 @@ Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
   pinned.as<Digest>()[0] = {.a = from_zero(repair_.proven_step()), .b = checks_};
   pinned.as<Digest>()[1] = {.a = from_zero(repair_.candidate_step()),
                             .b = unrepaired_ ? unrepaired_->number + 1 : 0};
-  pinned.as<Digest>()[2] = {.a = unlike_ ? from_zero(unlike_->step) : 0, .b = 0};
+  pinned.as<Digest>()[2] = {.a = pass_mismatch_ ? from_zero(pass_mismatch_->step) : 0, .b = 0};
   EGT_TRY(environment_.device.copy(exchange_.own(), pinned.data(), reported * sizeof(Digest),
                                    trainer_.communication_stream()));
   EGT_TRY(exchange_.enqueue(reported));
@@ -222,7 +222,7 @@ Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
     newest = std::max(newest, rank[0].a);
     checks_ = std::max(checks_, rank[0].b);
     number = std::max(number, rank[1].b);
-    if (rank[2] != ranks[0][2]) unlike_.reset();
+    if (rank[2] != ranks[0][2]) pass_mismatch_.reset();
   }
   Agreement agreed{.proven_step = static_cast<std::int64_t>(newest) + before_the_first};
   const bool kept = std::all_of(ranks.begin(), ranks.end(), [&](const Answers& rank) {
@@ -246,7 +246,7 @@ Result<std::int64_t> TrainingChecks::resume() {
   EGT_TRY_ASSIGN(const Agreement agreed, agree_on_state());
   if (agreed.unrepaired) EGT_TRY(finish_repair(*agreed.unrepaired));
   unrepaired_.reset();
-  if (unlike_) {  // not repeated
+  if (pass_mismatch_) {  // not repeated
     judge_passes({});
     count_check(true);
   }
@@ -263,12 +263,12 @@ Status TrainingChecks::finish_repair(const Check& check) {
   under_way_ = unrepaired_ = check;
   EGT_TRY_ASSIGN(const auto state, repair_.candidates());
   std::vector<Mismatch> dissents = vote(state);
-  if (!dissents.empty() || unlike_) {
+  if (!dissents.empty() || pass_mismatch_) {
     EGT_TRY(announce(dissents));
     std::vector<StateDifference> differences;
     EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
     report_states(dissents, differences);
-    if (unlike_) judge_passes(repetition.passes);
+    if (pass_mismatch_) judge_passes(repetition.passes);
     count_check(true);
   }
   under_way_.reset();
@@ -307,14 +307,14 @@ void TrainingChecks::count_check(bool wrong) {
 /// cause.
 Fault TrainingChecks::fault(const char* kind, const char* detector, const char* phase) const {
   Fault fault = fault_of(environment_, kind, detector, phase, under_way_->step);
-  fault.incident = unlike_ ? pass_incident() : fmt::format("{} in check {}", kind, under_way_->number);
+  fault.incident = pass_mismatch_ ? pass_incident() : fmt::format("{} in check {}", kind, under_way_->number);
   return fault;
 }
 
 void TrainingChecks::report(Fault found, const Mismatch& dissent, std::string where) {
   found.where = std::move(where);
   show_difference(found, dissent.expected, dissent.actual);
-  reporter_.tell(std::move(found), dissent);
+  reporter_.report(std::move(found), dissent);
 }
 
 /// True if there are answers to compare this rank's with.
@@ -368,12 +368,12 @@ Status TrainingChecks::compare_passes(std::int64_t last) {
     EGT_TRY_ASSIGN(PassDigests passes, trainer_.pass_digests(step, environment_.peer_timeout_seconds));
     figures_.digests_compared += passes[0].first.size();
     std::vector<WrongSum> sums = wrong_sums(passes);
-    if (unlike_ || (sums.empty() && pass_differences(passes, second_of).empty())) continue;
-    unlike_ = Unlike{.step = step,
-                     .found_step = steps_.last(),
-                     .passes = std::move(passes),
-                     .second_of = second_of,
-                     .sums = std::move(sums)};
+    if (pass_mismatch_ || (sums.empty() && pass_differences(passes, second_of).empty())) continue;
+    pass_mismatch_ = PassMismatch{.step = step,
+                                  .found_step = steps_.last(),
+                                  .passes = std::move(passes),
+                                  .second_of = second_of,
+                                  .sums = std::move(sums)};
     EGT_TRY(announce_passes());
   }
   return {};
@@ -381,32 +381,33 @@ Status TrainingChecks::compare_passes(std::int64_t last) {
 
 /// Reports provisionally, because the repetition after the next check may be interrupted.
 Status TrainingChecks::announce_passes() {
-  for (const Mismatch& dissent : decide_passes(unlike_->passes, {}, unlike_->second_of))
+  for (const Mismatch& dissent : decide_passes(pass_mismatch_->passes, {}, pass_mismatch_->second_of))
     reporter_.report_provisionally(pass_fault(dissent), dissent);
-  for (const WrongSum& wrong : unlike_->sums) reporter_.report_provisionally(sum_fault(wrong), wrong.dissent);
+  for (const WrongSum& wrong : pass_mismatch_->sums)
+    reporter_.report_provisionally(sum_fault(wrong), wrong.dissent);
   return environment_.publish();
 }
 
 /// The check's own fault on a rank is more specific: a wrong weight also corrupts passes.
 void TrainingChecks::judge_passes(const PassDigests& repeated) {
-  for (const Mismatch& dissent : decide_passes(unlike_->passes, repeated, unlike_->second_of)) {
+  for (const Mismatch& dissent : decide_passes(pass_mismatch_->passes, repeated, pass_mismatch_->second_of)) {
     constexpr const char* kinds[] = {"replica", "replay", "extreme"};
     const bool is_known = std::any_of(std::begin(kinds), std::end(kinds),
                                       [&](const char* kind) { return reporter_.found(kind, dissent); });
-    if (!is_known) reporter_.tell(pass_fault(dissent), dissent);
+    if (!is_known) reporter_.report(pass_fault(dissent), dissent);
   }
-  decide_sums(unlike_->sums, unlike_->passes, repeated);
-  for (const WrongSum& wrong : unlike_->sums)
-    if (!reporter_.found("all-reduce", wrong.dissent)) reporter_.tell(sum_fault(wrong), wrong.dissent);
-  unlike_.reset();
+  decide_sums(pass_mismatch_->sums, pass_mismatch_->passes, repeated);
+  for (const WrongSum& wrong : pass_mismatch_->sums)
+    if (!reporter_.found("all-reduce", wrong.dissent)) reporter_.report(sum_fault(wrong), wrong.dissent);
+  pass_mismatch_.reset();
 }
 
 /// After a wrong all-reduce result, a rank's weights differ from its peers'. On a single rank, its two states
 /// differ after two different passes.
 bool TrainingChecks::explains(const Mismatch& state) const {
-  if (!unlike_) return false;
+  if (!pass_mismatch_) return false;
   if (sections_.second_state > 0) return true;  // both passes read the same weights
-  return std::any_of(unlike_->sums.begin(), unlike_->sums.end(), [&](const WrongSum& wrong) {
+  return std::any_of(pass_mismatch_->sums.begin(), pass_mismatch_->sums.end(), [&](const WrongSum& wrong) {
     const auto& suspects = wrong.dissent.suspects;
     return wrong.dissent.rank < 0
                ? state.rank < 0 || std::count(suspects.begin(), suspects.end(), state.rank) > 0
@@ -415,9 +416,9 @@ bool TrainingChecks::explains(const Mismatch& state) const {
 }
 
 Fault TrainingChecks::sum_fault(const WrongSum& wrong) const {
-  Fault found = fault_of(environment_, "all-reduce", "all-reduce check", "all-reduce", unlike_->step);
-  found.found_step = unlike_->found_step;
-  found.incident = fmt::format("all-reduce of bucket {} of step {}", wrong.bucket, unlike_->step);
+  Fault found = fault_of(environment_, "all-reduce", "all-reduce check", "all-reduce", pass_mismatch_->step);
+  found.found_step = pass_mismatch_->found_step;
+  found.incident = fmt::format("all-reduce of bucket {} of step {}", wrong.bucket, pass_mismatch_->step);
   const Mismatch& dissent = wrong.dissent;
   if (wrong.sample && (dissent.rank < 0 || dissent.rank == wrong.checked_by)) {
     found.where = fmt::format("all-reduce, {}",
@@ -432,17 +433,17 @@ Fault TrainingChecks::sum_fault(const WrongSum& wrong) const {
 }
 
 std::string TrainingChecks::pass_incident() const {
-  return fmt::format("passes of step {}", unlike_->step);
+  return fmt::format("passes of step {}", pass_mismatch_->step);
 }
 
 Fault TrainingChecks::pass_fault(const Mismatch& dissent) const {
   const std::string tensor = trainer_.compared_tensors()[dissent.question];
   const bool extreme = tensor.starts_with("extreme");
   Fault found = fault_of(environment_, extreme ? "extreme" : "replay", "second pass",
-                         extreme ? "extreme" : "train", unlike_->step);
-  found.found_step = unlike_->found_step;
+                         extreme ? "extreme" : "train", pass_mismatch_->step);
+  found.found_step = pass_mismatch_->found_step;
   found.incident = pass_incident();
-  found.where = fmt::format("{}, {}{}", tensor, to_string(steps_.precision_of(unlike_->step)),
+  found.where = fmt::format("{}, {}{}", tensor, to_string(steps_.precision_of(pass_mismatch_->step)),
                             more_tensors(dissent.count));
   show_difference(found, dissent.expected, dissent.actual);
   return found;
@@ -462,7 +463,7 @@ Status TrainingChecks::judge_audit() {
   found.expected = fmt::format("{}", finding.expected);
   found.actual = fmt::format("{}", finding.actual);
   found.count = finding.count;
-  reporter_.tell(std::move(found), own);
+  reporter_.report(std::move(found), own);
   return {};
 }
 
@@ -478,7 +479,7 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state,
     dissents = state.size() > 1 ? vote(state) : compare_states(state[0], second_state[0]);
   }
   if (dissents.empty()) state_stays_wrong_ = false;
-  const bool passes_wrong = unlike_.has_value();
+  const bool passes_wrong = pass_mismatch_.has_value();
   const bool explained = pass_wrong || passes_wrong || !dissents.empty();
   // A persistent fault would trigger a restore in every check, so it does only once.
   const bool goes_back = (!dissents.empty() && !state_stays_wrong_) || (pass_wrong && !pass_was_wrong_) ||
@@ -497,14 +498,14 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state,
     EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
     loss_was_wrong = losses_.judge(repetition, explained, under_way_->number);
     repeated = repetition.passes;
-    if (unlike_ && dissents.empty()) judge_passes(repeated);
+    if (pass_mismatch_ && dissents.empty()) judge_passes(repeated);
     passes_stay_wrong_ = repetition.passes_differ;
     EGT_TRY(repair_.go_on());
     figures_.repeated_steps += static_cast<std::uint64_t>(steps_.last() - under_way_->step);
     unrepaired_.reset();
   }
   report_states(dissents, differences);
-  if (unlike_) judge_passes(repeated);
+  if (pass_mismatch_) judge_passes(repeated);
   return !dissents.empty() || passes_wrong || loss_was_wrong;
 }
 
@@ -520,14 +521,16 @@ Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std
                                           std::vector<StateDifference>& differences) {
   EGT_TRY_ASSIGN(differences, repair_.locate(state));
   EGT_TRY_ASSIGN(Repetition repetition,
-                 repair_.repeat(losses_.open_step(), unlike_ ? std::optional(unlike_->step) : std::nullopt));
+                 repair_.repeat(losses_.open_step(),
+                                pass_mismatch_ ? std::optional(pass_mismatch_->step) : std::nullopt));
   costs_.disturb();
   figures_.repeated_steps += repetition.own_losses.size();
   state_stays_wrong_ = !dissents.empty() && !repetition.alike;
   if (repetition.alike) note_weight_digest(repetition.states);
   std::map<int, std::set<int>> blamed;
-  if (unlike_)
-    for (const Mismatch& one : decide_passes(unlike_->passes, repetition.passes, unlike_->second_of))
+  if (pass_mismatch_)
+    for (const Mismatch& one :
+         decide_passes(pass_mismatch_->passes, repetition.passes, pass_mismatch_->second_of))
       if (one.rank >= 0) blamed[trainer_.compared_layer(one.question)].insert(one.rank);
   decide_by_repetition(dissents, state, repetition,
                        [&](std::size_t question) { return blamed[states_[question].layer]; });
@@ -537,7 +540,7 @@ Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std
 void TrainingChecks::report_states(const std::vector<Mismatch>& dissents,
                                    const std::vector<StateDifference>& differences) {
   for (const Mismatch& dissent : dissents)
-    if (!explains(dissent)) reporter_.tell(state_fault(dissent, differences), dissent);
+    if (!explains(dissent)) reporter_.report(state_fault(dissent, differences), dissent);
 }
 
 Fault TrainingChecks::state_fault(const Mismatch& dissent,

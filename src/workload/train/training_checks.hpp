@@ -168,17 +168,17 @@ class TrainingChecks {
   std::uint64_t checks_ = 0;
   bool pass_was_wrong_ = false;  ///< at the last check
   /// A step whose two passes differ, or with wrong all-reduces.
-  struct Unlike {
+  struct PassMismatch {
     std::int64_t step = -1, found_step = -1;
     PassDigests passes;
     std::vector<int> second_of;
     std::vector<WrongSum> sums;
   };
-  std::optional<Unlike> unlike_;     ///< the first since the last check
-  bool passes_stay_wrong_ = false;   ///< they also differed in the repetition
-  std::int64_t compared_step_ = -1;  ///< last step whose passes were compared
-  bool state_stays_wrong_ = false;   ///< ranks still differed after the repetition
-  std::optional<Check> unrepaired_;  ///< check whose repair is not complete
+  std::optional<PassMismatch> pass_mismatch_;  ///< the first since the last check
+  bool passes_stay_wrong_ = false;             ///< they also differed in the repetition
+  std::int64_t compared_step_ = -1;            ///< last step whose passes were compared
+  bool state_stays_wrong_ = false;             ///< ranks still differed after the repetition
+  std::optional<Check> unrepaired_;            ///< check whose repair is not complete
   CheckFigures figures_;
   std::string weight_digest_;
 };

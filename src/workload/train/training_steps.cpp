@@ -114,7 +114,7 @@ Status TrainingInjections::hang_device(std::int64_t step) {
   for (int launch = 0; launch < launches; ++launch)
     EGT_TRY(
         environment_.device.sine_exponential(some, turns, unread_.as<Digest>(), trainer_.compute_stream()));
-  environment_.injector.tell(*injection, step, "the device's stream of passes");
+  environment_.injector.report(*injection, step, "the device's stream of passes");
   return {};
 }
 
@@ -135,7 +135,7 @@ Status TrainingInjections::before_step(std::int64_t step) {
       } else {
         tampered_.push_back({*tensor_faults, step, lasting});
       }
-      environment_.injector.tell(*injection, step, tensor_faults->flip, place_of(*tensor_faults, lasting));
+      environment_.injector.report(*injection, step, tensor_faults->flip, place_of(*tensor_faults, lasting));
     }
   put_in_force(step, std::move(once));
   return {};
@@ -160,7 +160,7 @@ Status TrainingInjections::strike_states(std::int64_t step) {
                               environment_.seed);
       if (kind == InjectionKind::optimizer && !injection->mask) flip.mask = lasting_bit(flip.mask);
       EGT_TRY(trainer_.tamper_state(tensor, flip));
-      environment_.injector.tell(*injection, step, flip, to_string(tensor));
+      environment_.injector.report(*injection, step, flip, to_string(tensor));
     }
   return {};
 }

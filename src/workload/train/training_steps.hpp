@@ -78,6 +78,8 @@ class TrainingSteps {
   /// The steps after `step` were aborted, so it is the last enqueued one.
   void give_up_behind(std::int64_t step) { last_ = step; }
 
+  /// This rank's vote in a step that is not retired yet.
+  StopVote vote(std::int64_t step) const { return votes_[static_cast<std::size_t>(step) % votes_.size()]; }
   /// The last step enqueued for the first time.
   std::int64_t last() const { return last_; }
   Precision precision_of(std::int64_t step) const;

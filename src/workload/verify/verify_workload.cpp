@@ -134,7 +134,7 @@ void VerifyWorkload::judge(std::size_t question, const std::vector<Answers>& all
     Fault fault = fault_of(environment_, fault_kinds[question], "readiness digest", name(), *under_way_);
     fault.where = operations[question];
     show_difference(fault, dissent.expected, dissent.actual);
-    reporter_.tell(std::move(fault), dissent);
+    reporter_.report(std::move(fault), dissent);
   }
   const auto wrong = host_finding(question);
   if (wrong && !reporter_.found(fault_kinds[question], own)) {
@@ -145,7 +145,7 @@ void VerifyWorkload::judge(std::size_t question, const std::vector<Answers>& all
     fault.count = wrong->count;
     Mismatch dissent;
     dissent.rank = own;
-    reporter_.tell(std::move(fault), dissent);
+    reporter_.report(std::move(fault), dissent);
   }
   if (right && !wrong) ++verified_[question];
 }
@@ -183,7 +183,7 @@ void VerifyWorkload::report_wrong_words(const AllocationOutcome& outcome, std::i
   }
   Mismatch own;
   own.rank = environment_.place.rank;
-  reporter_.tell(std::move(fault), own);
+  reporter_.report(std::move(fault), own);
 }
 
 // Reporting

@@ -29,6 +29,16 @@ TEST(Verdict, PassesWhenAllWasDoneAndVerified) {
   EXPECT_THAT(verdict.reasons, ElementsAre("all planned work was done and verified on 2 ranks"));
 }
 
+TEST(Verdict, ARunThatEndsBeforeItsPlannedEndWithoutAVoteIsIncomplete) {
+  auto records = good_run(2);
+  find(records, RecordKind::end, 0).body["before_planned_end"] = true;
+  expect(judge(records), "pass", 0);  // rank 1 voted
+  find(records, RecordKind::end, 1).body["before_planned_end"] = true;
+  const Verdict verdict = judge(records);
+  expect(verdict, "incomplete", 4);
+  EXPECT_THAT(verdict.reasons, ElementsAre(HasSubstr("a stop vote changed in transit")));
+}
+
 TEST(Verdict, APartThatProvesNothingIsNamedAndIsNotAmongTheVerified) {
   auto records = good_run(2);
   Json& part = find(records, RecordKind::end, 1).body["parts"][1];

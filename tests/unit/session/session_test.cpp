@@ -259,6 +259,31 @@ TEST(Session, ADeviceErrorIsAFaultInTheJournalBeforeAnythingWaitsForTheDevice) {
   EXPECT_EQ(run.faults[0].step, 2);
 }
 
+/// A vote to stop arrives that no rank sent.
+class FalseVote : public SlowSteps {
+ public:
+  FalseVote() : SlowSteps(0) {}
+  Status retire(std::int64_t step, StepOutcome& outcome) override {
+    if (step == 5) outcome.decision = StopVote::finished;
+    return {};
+  }
+};
+
+TEST(Session, AnEndThatThisRankDidNotVoteForIsRecorded) {
+  for (const bool is_false : {false, true}) {
+    LoneSession lone;
+    if (is_false)
+      lone.workloads.push_back(std::make_unique<FalseVote>());
+    else
+      lone.workloads.push_back(std::make_unique<SlowSteps>(0.001));
+    SessionPlan plan;
+    plan.duration_seconds = is_false ? 1000 : 0.02;
+    EXPECT_TRUE(lone.run(plan).ok());
+    ASSERT_FALSE(lone.journal.records.empty());
+    EXPECT_EQ(lone.journal.records.back().body.contains("before_planned_end"), is_false);
+  }
+}
+
 TEST(Session, AnErrorOfALibraryIsTheDevicesIfTheDeviceFailed) {
   const Status of_library(StatusCode::aborted, "NCCL could not go on: unhandled cuda error", 1);
   const FailedRun run = run_failing(of_library, true);

@@ -147,8 +147,8 @@ void SplitJob::take_injections() {
       tampered.push_back(*tensor_faults);
       PassTensor whole = tensor_faults->tensor;
       whole.layer += mlp_->part().layers.first;
-      injector.tell(*injection, config_.trial, tensor_faults->flip,
-                    fmt::format("{}, in every pass of trial {}", to_string(whole), config_.trial));
+      injector.report(*injection, config_.trial, tensor_faults->flip,
+                      fmt::format("{}, in every pass of trial {}", to_string(whole), config_.trial));
     }
   while (const auto injection = injector.take(weight, config_.trial)) {
     const int layer = choose_layer(*injection, mlp_->part().layers.count(), environment_.seed);
@@ -156,7 +156,7 @@ void SplitJob::take_injections() {
     const Flip flip = choose_flip(*injection, static_cast<std::uint64_t>(linear.inputs * linear.outputs),
                                   environment_.seed);
     strikes_.push_back({{StateKind::weights, layer}, flip});
-    injector.tell(
+    injector.report(
         *injection, config_.trial, flip,
         fmt::format("weights of layer {}, in the repetition", layer + mlp_->part().layers.first + 1));
   }
@@ -244,7 +244,7 @@ Status SplitJob::check_replicas() {
     fault.where = to_string(state);
     show_difference(fault, dissent.expected, dissent.actual);
     fail(fmt::format("{} differs between replicas after {} steps", fault.where, next_));
-    reporter_.tell(std::move(fault), dissent);
+    reporter_.report(std::move(fault), dissent);
   }
   return {};
 }
@@ -306,7 +306,7 @@ Status SplitJob::blame(Verdict own) {
   if (dissent.suspects.empty()) return {};
   Fault fault = fault_of(environment_, "collective", "exchange digest", "bench", next_);
   fault.where = fmt::format("activations and gradients between ranks, {}", to_string(plan()));
-  reporter_.tell(std::move(fault), dissent);
+  reporter_.report(std::move(fault), dissent);
   return {};
 }
 
@@ -351,7 +351,7 @@ Status SplitJob::compare_with_one_device() {
   }
   Fault fault = fault_of(environment_, "output", "gradients of one device", "bench", next_);
   fault.where = fmt::format("gradients, {}: {}", to_string(plan()), what);
-  reporter_.tell(std::move(fault), dissent);
+  reporter_.report(std::move(fault), dissent);
   return {};
 }
 
