@@ -115,6 +115,14 @@ TEST_F(TrainingCoverageOnRanks, AWrongWeightOrMomentAtRestIsDetectedAndRepaired)
   }
 }
 
+TEST_F(TrainingCoverageOnRanks, AWrongWordOfTheCopyThatTheGemmsReadIsDetectedOnOneRank) {
+  if (size() > 1) GTEST_SKIP() << "all ranks have the same error, and peers would detect another";
+  const Outcome outcome =
+      run({.precisions = {Precision::bf16}, .error = SystematicError::wrong_copy, .covers_all = true});
+  ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
+  EXPECT_EQ(outcome.faults.front().at("detector"), "second pass");
+}
+
 /// `EGT_STRIKES` sets the count.
 TEST_F(TrainingCoverageOnRanks, AnyFaultThatLastsToTheEndIsDetectedAndBlamed) {
   const char* const asked = std::getenv("EGT_STRIKES");

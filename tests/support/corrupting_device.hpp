@@ -23,6 +23,7 @@ enum class SystematicError {
   no_mask,           ///< in the activation's gradient
   no_update,         ///< of the weights
   wrong_decay,       ///< of Adam's second moment
+  wrong_copy,        ///< of the weights in the precision of the GEMMs: one word, once
 };
 
 /// Forwards to the real device. While it is broken, it changes the same words of every GEMM's result.
@@ -83,7 +84,10 @@ class CorruptingDevice : public ForwardingDevice {
   Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
                   Stream& stream) override {
     if (error_ == SystematicError::no_update) return {};
-    return ForwardingDevice::sgd_step(range, velocity, rule, stream);
+    EGT_TRY(ForwardingDevice::sgd_step(range, velocity, rule, stream));
+    constexpr int struck = 9;  // odd: on one rank, each update of the second state precedes that of the first
+    if (error_ != SystematicError::wrong_copy || updates_++ != struck) return {};
+    return flip({static_cast<std::uint32_t*>(range.compute_copy.data), 2}, {.mask = 1u << 4}, stream);
   }
   Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
                    Stream& stream) override {
@@ -113,6 +117,7 @@ class CorruptingDevice : public ForwardingDevice {
   const SystematicError error_;
   bool broken_ = false;
   std::size_t spoilt_bytes_ = 0;
+  int updates_ = 0;
   Buffer zeros_;
 };
 

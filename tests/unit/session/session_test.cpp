@@ -279,8 +279,10 @@ TEST(Session, AnEndThatThisRankDidNotVoteForIsRecorded) {
     SessionPlan plan;
     plan.duration_seconds = is_false ? 1000 : 0.02;
     EXPECT_TRUE(lone.run(plan).ok());
-    ASSERT_FALSE(lone.journal.records.empty());
-    EXPECT_EQ(lone.journal.records.back().body.contains("before_planned_end"), is_false);
+    const std::vector<Record> records = lone.records.drain();
+    ASSERT_FALSE(records.empty());
+    EXPECT_EQ(records.back().kind, RecordKind::end);
+    EXPECT_EQ(records.back().body.contains("before_planned_end"), is_false);
   }
 }
 
