@@ -33,12 +33,12 @@ class Inject(ProgramTest):
     def check(self, kinds, *options):
         specs = {kind: f"{kind}:rank={rank},step={step}{rest}" for kind, (rank, step, rest, *_) in kinds.items()}
         done, result = self.inject(*specs.values(), options=[*options, *NETWORK])
-        told = json.dumps({name: result[name] for name in ("verdict", "reasons", "faults", "fault_repeats", "injections")}, indent=1)
-        self.assertEqual(done.returncode, 1, done.stderr + told)
+        shown = json.dumps({name: result[name] for name in ("verdict", "reasons", "faults", "fault_repeats", "injections")}, indent=1)
+        self.assertEqual(done.returncode, 1, done.stderr + shown)
         self.assertEqual((result["verdict"], result["injected"]), ("fault", True))
         self.assertIn("--inject", result["reasons"][0])
-        self.assertEqual({one["planned"]: one["found"] for one in result["injections"]}, dict.fromkeys(specs.values(), True), told)
-        self.assertEqual(len(result["faults"]), len(kinds), f"one record each, not a flood: {told}")
+        self.assertEqual({one["planned"]: one["found"] for one in result["injections"]}, dict.fromkeys(specs.values(), True), shown)
+        self.assertEqual(len(result["faults"]), len(kinds), f"one record each, not a flood: {shown}")
         for kind, (rank, step, _, fault_kinds, where, xor) in kinds.items():
             with self.subTest(kind):
                 injection, = (one for one in result["injections"] if one["kind"] == kind)
@@ -47,7 +47,7 @@ class Inject(ProgramTest):
                 self.assertIn(fault["blame"], ("certain", "majority"))
                 self.assertIn(where, fault["where"])
                 if xor:
-                    self.assertEqual(fault["xor"], xor, told)
+                    self.assertEqual(fault["xor"], xor, shown)
         for rank in range(3):
             own = sum(one[0] == rank for one in kinds.values())
             self.assertEqual(done.stderr.count(f"Injected on rank {rank}, step "), own, done.stderr)

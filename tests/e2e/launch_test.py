@@ -150,18 +150,6 @@ class Scripts(Launch):
     def test_another_run_in_the_named_directory_is_no_verdict(self):
         """The launcher fails while a run with the same --output writes there."""
         other = " ".join(map(shlex.quote, ["env", "-u", "EGT_RUN_ID", PROGRAM, *map(str, BURN), "--output", "same"]))
-        for script, launcher in ((self.make_script(), "mpirun"), (SCRIPTS / "slurm.sbatch", "srun")):
-            for code in (0, 1, 137):
-                with self.subTest(launcher=launcher, code=code):
-                    self.fake(launcher, f"{other} >other.log 2>&1\nexit {code}\n")
-                    done = self.run_script(script, *BURN, "--output", "same")
-                    self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
-                    self.assertIn("pass", (self.folder / "other.log").read_text())
-                    shutil.rmtree(self.folder / "same")
-
-    def test_another_run_in_the_named_directory_is_no_verdict(self):
-        """The launcher fails while a run with the same --output writes there."""
-        other = " ".join(map(shlex.quote, ["env", "-u", "EGT_RUN_ID", PROGRAM, *map(str, BURN), "--output", "same"]))
         for script, launcher, code in ((self.make_script(), "mpirun", 1), (SCRIPTS / "slurm.sbatch", "srun", 137), (SCRIPTS / "slurm.sbatch", "srun", 0)):
             with self.subTest(launcher=launcher, code=code):
                 self.fake(launcher, f"{other} >other.log 2>&1\nexit {code}\n")

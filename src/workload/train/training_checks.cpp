@@ -406,7 +406,7 @@ void TrainingChecks::judge_passes(const PassDigests& repeated) {
 /// differ after two different passes.
 bool TrainingChecks::explains(const Mismatch& state) const {
   if (!pass_mismatch_) return false;
-  if (sections_.second_state > 0) return true;  // both passes read the same weights
+  if (sections_.second_state > 0) return true;  // a wrong weight shows in a pass
   return std::any_of(pass_mismatch_->sums.begin(), pass_mismatch_->sums.end(), [&](const WrongSum& wrong) {
     const auto& suspects = wrong.dissent.suspects;
     return wrong.dissent.rank < 0
