@@ -28,9 +28,17 @@ struct Found {
     if (slot < Mismatches::max_samples) report->sample[slot] = {base + low, expected, actual};
   }
 
-  __device__ void publish(std::uint64_t base, Mismatches* report) const {
+  /// Called by all threads of the block. `compared`: words that this thread compared; the equal ones are
+  /// subtracted from the words to verify, with one atomic per block.
+  __device__ void publish(std::uint64_t base, std::uint32_t compared, Mismatches* report) const {
+    __shared__ unsigned long long equal_of_block;
+    if (threadIdx.x == 0) equal_of_block = 0;
+    __syncthreads();
+    atomicAdd(&equal_of_block, static_cast<unsigned long long>(compared - count));
+    __syncthreads();
+    if (threadIdx.x == 0)
+      atomicAdd(reinterpret_cast<unsigned long long*>(&report->count), 0 - equal_of_block);
     if (count == 0) return;
-    atomicAdd(reinterpret_cast<unsigned long long*>(&report->count), static_cast<unsigned long long>(count));
     atomicMin(reinterpret_cast<unsigned long long*>(&report->first_index),
               static_cast<unsigned long long>(base + first_low));
     atomicOr(&report->xor_or, xor_or);
@@ -76,12 +84,16 @@ __global__ void __launch_bounds__(words_threads, words_residents)
     verify_kernel(const WordBlock block, const Words words, Mismatches* report) {
   __shared__ Found of_block[words_threads];
   Found& found = nothing_found(of_block);
+  std::uint32_t compared = 0;
   for_vectors(block, [&](std::uint32_t v, const uint4& actual) {
     check_four(found, block, block.vector_low(v), four_words(words, block.vector_low(v)), actual, report);
+    compared += 4;
   });
-  for_single_words(
-      block, [&](std::uint32_t low) { found.add(block.base, low, words(low), block.data[low], report); });
-  found.publish(block.base, report);
+  for_single_words(block, [&](std::uint32_t low) {
+    found.add(block.base, low, words(low), block.data[low], report);
+    ++compared;
+  });
+  found.publish(block.base, compared, report);
 }
 
 template <typename Words, typename NextWords>
@@ -90,16 +102,19 @@ __global__ void __launch_bounds__(words_threads, words_residents)
                            Mismatches* report) {
   __shared__ Found of_block[words_threads];
   Found& found = nothing_found(of_block);
+  std::uint32_t compared = 0;
   for_vectors(block, descending, [&](std::uint32_t v, const uint4& actual) {
     const std::uint32_t low = block.vector_low(v);
     check_four(found, block, low, four_words(words, low), actual, report);
+    compared += 4;
     __stcs(block.vector_data() + v, four_words(next, low));
   });
   for_single_words(block, [&](std::uint32_t low) {
     found.add(block.base, low, words(low), block.data[low], report);
+    ++compared;
     block.data[low] = next(low);
   });
-  found.publish(block.base, report);
+  found.publish(block.base, compared, report);
 }
 
 template <typename T>
@@ -108,7 +123,8 @@ __global__ void __launch_bounds__(words_threads)
   __shared__ Found of_block[words_threads];
   Found& found = nothing_found(of_block);
   const std::uint32_t stride = gridDim.x * words_threads;
-  for (std::uint64_t i = blockIdx.x * words_threads + threadIdx.x; i < elements; i += stride) {
+  std::uint32_t compared = 0;
+  for (std::uint64_t i = blockIdx.x * words_threads + threadIdx.x; i < elements; i += stride, ++compared) {
     math::SumOfTerms exact;
     for (int k = 0; k < count; ++k)
       exact.add(Element<T>::load(terms[static_cast<std::uint64_t>(k) * elements + i]));
@@ -116,11 +132,20 @@ __global__ void __launch_bounds__(words_threads)
     if (!exact.allows(actual))
       found.add(0, static_cast<std::uint32_t>(i), bits_of(exact.nearest<T>()), bits_of(actual), report);
   }
-  found.publish(0, report);
+  found.publish(0, compared, report);
 }
 
 __global__ void reset_kernel(Mismatches* report, const Mismatches nothing) {
   *report = nothing;
+}
+
+/// A kernel of its own: if the verification does not run, its words stay counted.
+__global__ void expect_kernel(Mismatches* report, std::uint64_t words) {
+  report->count += words;
+}
+
+int expect(const Launch& launch, Mismatches* report, std::uint64_t words) {
+  return start(launch, dim3(1), dim3(1), 0, expect_kernel, report, words);
 }
 
 /// Calls `f` with the pattern's words for one block.
@@ -150,6 +175,7 @@ int reset(const Launch& launch, Mismatches* report) {
 }
 
 int verify(const Launch& launch, WordsView view, const Pattern& expected, Mismatches* report) {
+  if (const int error = expect(launch, report, view.count); error != cudaSuccess) return error;
   return for_blocks(view, [&](const WordBlock& block) {
     return with_words(expected, block, [&](const auto& words) {
       using Words = std::decay_t<decltype(words)>;
@@ -161,6 +187,8 @@ int verify(const Launch& launch, WordsView view, const Pattern& expected, Mismat
 
 int verify_sum(const Launch& launch, VectorView sum, const void* terms, int count, Mismatches* report) {
   if (sum.count == 0) return cudaSuccess;
+  if (const int error = expect(launch, report, static_cast<std::uint64_t>(sum.count)); error != cudaSuccess)
+    return error;
   constexpr std::int64_t blocks_per_multiprocessor = 2048 / words_threads;
   const std::int64_t useful = divide_up<std::int64_t>(sum.count, words_threads),
                      most = launch.multiprocessors * blocks_per_multiprocessor;
@@ -174,6 +202,7 @@ int verify_sum(const Launch& launch, VectorView sum, const void* terms, int coun
 
 int verify_and_fill(const Launch& launch, WordsView view, const Pattern& expected, const Pattern& next,
                     bool descending, Mismatches* report) {
+  if (const int error = expect(launch, report, view.count); error != cudaSuccess) return error;
   return for_blocks(view, descending, [&](const WordBlock& block) {
     return with_words(expected, block, [&](const auto& words) {
       return with_words(next, block, [&](const auto& next_words) {

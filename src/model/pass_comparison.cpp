@@ -102,8 +102,12 @@ Status PassComparison::SecondPass::bucket_made(std::size_t bucket) {
 
 Status PassComparison::exchange(Stream& compute, Stream& communication) {
   const std::size_t bytes = sent() * sizeof(Digest);
+  slot_->stamp = ++exchanges_;
   EGT_TRY(device_.record(*slot_->made, compute));
   EGT_TRY(device_.wait(communication, *slot_->made));
+  EGT_TRY(device_.fill(
+      {reinterpret_cast<std::uint32_t*>(slot_->own + sent() - 1), sizeof(Digest) / sizeof(std::uint32_t)},
+      {.kind = PatternKind::solid, .parameter = slot_->stamp}, communication));
   EGT_TRY(communicator_.all_gather(slot_->own, slot_->all, bytes, communication));
   EGT_TRY(device_.copy(slot_->pinned, slot_->all, bytes * static_cast<std::size_t>(communicator_.size()),
                        communication));
@@ -119,6 +123,9 @@ Result<std::vector<MlpTrainer::PassDigests>> PassComparison::collect(std::int64_
         return device_.done(*slot.done);
       },
       {.seconds = timeout_seconds, .what = "the digests of a step's passes"}));
+  if (slot.pinned[(static_cast<std::size_t>(communicator_.rank()) + 1) * sent() - 1] != stamp(slot.stamp))
+    return Status(StatusCode::internal,
+                  fmt::format("the digests of step {}'s passes are those of an earlier step", step));
   const std::size_t each = digests();
   std::vector<MlpTrainer::PassDigests> ranks;
   for (const Digest* at = slot.pinned; ranks.size() < static_cast<std::size_t>(communicator_.size());

@@ -74,8 +74,10 @@ class PassComparison {
    private:
     PassComparison& comparison_;
   };
-  /// Per rank: digests of first pass, second pass and all-reduces, then the all-reduces' Mismatches.
+  /// Per rank: digests of first pass, second pass and all-reduces, the all-reduces' Mismatches, and a stamp,
+  /// which shows that a result is not that of an earlier step.
   struct Slot {
+    std::uint32_t stamp = 0;
     Digest *own = nullptr, *all = nullptr, *pinned = nullptr;
     EventHandle made, done;
   };
@@ -86,7 +88,7 @@ class PassComparison {
   std::size_t digests() const { return tensors_.size() + buckets() + 1; }
   std::size_t buckets() const { return layout_.buckets().size(); }
   /// Size of a rank's message, in digests.
-  std::size_t sent() const { return 2 * digests() + (1 + digests_of_room) * buckets(); }
+  std::size_t sent() const { return 2 * digests() + (1 + digests_of_room) * buckets() + 1; }
   static std::vector<PassTensor> compared_tensors(const ParameterLayout& layout, const MlpConfig& config);
   Slot& slot_of(std::int64_t step) { return slots_[static_cast<std::size_t>(step) % slots_.size()]; }
 
@@ -99,6 +101,7 @@ class PassComparison {
   Buffer loss_, memory_, pinned_;
   std::array<Slot, MlpTrainer::depth + 2> slots_;
   SecondPass second_;
+  std::uint32_t exchanges_ = 0;
   Slot* slot_ = nullptr;    ///< slot of the step being enqueued
   Digest* pass_ = nullptr;  ///< digests of the pass being enqueued
 };

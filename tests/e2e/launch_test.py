@@ -194,15 +194,15 @@ class Scripts(Launch):
                     self.assertEqual(done.returncode, code, done.stdout + done.stderr)
 
     def test_a_rank_that_is_lost_after_its_result_is_no_pass(self):
-        """The rank crashes at exit: the launcher exits with 139 although the journals contain a pass."""
-        pass_then_die = "{launch}\nexit 139\n"
-        self.fake("mpirun", pass_then_die.format(launch=f'{shutil.which("mpirun")} "$@"'))
-        self.fake("srun", "while [[ $1 == --* ]]; do shift; done\n" + pass_then_die.format(launch=f'{" ".join([shutil.which(MPIRUN[0]), *MPIRUN[1:]])} -np 2 "$@"'))
-        for script, launcher in ((self.make_script(), "mpirun"), (SCRIPTS / "slurm.sbatch", "srun")):
+        """The rank crashes at exit: the launcher's code contradicts the journals, which contain a pass."""
+        for script, launcher, ended in ((self.make_script(), "mpirun", 139), (SCRIPTS / "slurm.sbatch", "srun", 1)):
+            pass_then_die = f"{{launch}}\nexit {ended}\n"
+            self.fake("mpirun", pass_then_die.format(launch=f'{shutil.which("mpirun")} "$@"'))
+            self.fake("srun", "while [[ $1 == --* ]]; do shift; done\n" + pass_then_die.format(launch=f'{" ".join([shutil.which(MPIRUN[0]), *MPIRUN[1:]])} -np 2 "$@"'))
             with self.subTest(launcher=launcher):
                 done = self.run_script(script, *BURN, "--output", f"of {launcher}")
                 self.assertEqual(done.returncode, INCOMPLETE, done.stdout + done.stderr)
-                self.assertEqual(done.stderr.count(f"{launcher} ended with code 139, but the journals say pass: incomplete (exit code 4)\n"), 1, done.stderr)
+                self.assertEqual(done.stderr.count(f"{launcher} ended with code {ended}, but the journals say pass: incomplete (exit code 4)\n"), 1, done.stderr)
                 done = self.run_script(script, *self.FAULT, "--output", f"fault of {launcher}")
                 self.assertEqual(done.returncode, FAULT, done.stdout + done.stderr)
 

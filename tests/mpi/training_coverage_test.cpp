@@ -123,6 +123,18 @@ TEST_F(TrainingCoverageOnRanks, AWrongWordOfTheCopyThatTheGemmsReadIsDetectedOnO
   EXPECT_EQ(outcome.faults.front().at("detector"), "second pass");
 }
 
+TEST_F(TrainingCoverageOnRanks, AVoteToStopThatIsLostEndsTheRun) {
+  // The votes travel with the loss, in the second word of the all-reduce; each counts 1.
+  const auto lose = [all = float_bits(static_cast<float>(size()))](std::uint32_t word) {
+    return word == all ? 0 : word;
+  };
+  std::vector<CorruptingCommunicator::Hit> hits;
+  for (int rank = 0; rank < size(); ++rank) hits.push_back({.rank = rank, .word = 1, .change = lose});
+  EXPECT_EQ(run({.votes_from = 6}).failure, "");
+  EXPECT_THAT(run({.hits = hits, .votes_from = 6}).failure,
+              HasSubstr("the votes of step 6 changed in transit: this rank's vote to stop is lost"));
+}
+
 /// `EGT_STRIKES` sets the count.
 TEST_F(TrainingCoverageOnRanks, AnyFaultThatLastsToTheEndIsDetectedAndBlamed) {
   const char* const asked = std::getenv("EGT_STRIKES");

@@ -36,6 +36,12 @@ EGT_HD void add_to_digest(std::uint64_t& a, std::uint64_t& b, std::uint64_t inde
   b += std::uint64_t{y} * (place2 | 1u);
 }
 
+/// Number of a message, in the place of a digest: a solid pattern with this parameter.
+constexpr Digest stamp(std::uint32_t number) {
+  const std::uint64_t twice = std::uint64_t{number} << 32 | number;
+  return {twice, twice};
+}
+
 /// The word of a digest of a single word at index 0; nothing if `digest` covers no word or several.
 std::optional<std::uint32_t> only_word(const Digest& digest);
 

@@ -212,10 +212,11 @@ struct SingleWords {
 };
 
 /// Result of a verification, accumulated by the device; 64-bit fields so that no count wraps. Starts as
-/// `Mismatches::none()`; Device::reset sets a device copy to that.
+/// `Mismatches::none()`; Device::reset sets a device copy to that. A verification first adds all its words to
+/// `count`, then subtracts those that it compared and found equal, so that one that does not run is detected.
 struct Mismatches {
   static constexpr int max_samples = 8;
-  std::uint64_t count;        ///< words that differ
+  std::uint64_t count;        ///< words that differ or were not compared
   std::uint64_t first_index;  ///< lowest index that differs; ~0: none
   std::uint64_t samples;      ///< number of samples (may exceed max_samples: the rest is dropped)
   std::uint32_t xor_or;       ///< OR of all expected ^ actual

@@ -264,7 +264,8 @@ class Device {
   virtual Status fill(WordsView words, const Pattern& pattern, Stream& stream) = 0;
   /// *report = Mismatches::none().
   virtual Status reset(Mismatches* report, Stream& stream) = 0;
-  /// Adds every word that differs from the pattern to *report (device memory, reset before).
+  /// Adds every word that differs from the pattern, or was not compared, to *report (device memory, reset
+  /// before).
   virtual Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) = 0;
   /// As `verify`; each word is then rewritten with the next pattern, in the same pass over memory.
   virtual Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next,

@@ -47,6 +47,7 @@ EGT_FOR_EVERY_CPU void fill_range(std::uint32_t* words, const Pattern& pattern, 
   });
 }
 
+/// Its word was counted as equal before.
 void add_mismatch(Mismatches& report, std::uint64_t index, std::uint32_t expected, std::uint32_t actual) {
   ++report.count;
   report.first_index = std::min(report.first_index, index);
@@ -67,7 +68,8 @@ void add_report(Mismatches& report, const Mismatches& other) {
   report.samples += other.samples;
 }
 
-/// Per block, ORs all differences, and compares single words only if the result is not 0.
+/// Per block, ORs all differences, and compares single words only if the result is not 0. Its `count` is the
+/// change of the words to verify (modulo 2^64).
 EGT_FOR_EVERY_CPU Mismatches verify_range(const std::uint32_t* words, const Pattern& expected,
                                           std::uint64_t begin, std::uint64_t end) {
   Mismatches report = Mismatches::none();
@@ -77,6 +79,7 @@ EGT_FOR_EVERY_CPU Mismatches verify_range(const std::uint32_t* words, const Patt
       std::uint32_t difference = 0;
       for_words(pattern_words, block, block_end,
                 [&](std::uint64_t i, std::uint32_t word) { difference |= words[i] ^ word; });
+      report.count -= block_end - block;
       if (difference == 0) continue;
       for_words(pattern_words, block, block_end, [&](std::uint64_t i, std::uint32_t word) {
         if (words[i] != word) add_mismatch(report, i, word, words[i]);
@@ -107,6 +110,7 @@ EGT_FOR_EVERY_CPU Mismatches verify_sum_range(const T* sum, const T* terms, int 
                                               std::uint64_t begin, std::uint64_t end) {
   Mismatches report = Mismatches::none();
   for (std::uint64_t i = begin; i < end; ++i) {
+    --report.count;
     math::SumOfTerms exact;
     for (int k = 0; k < count; ++k)
       exact.add(Element<T>::load(terms[static_cast<std::uint64_t>(k) * elements + i]));
@@ -129,6 +133,14 @@ void run_check(std::uint64_t elements, Direction direction, Mismatches* report, 
               static_cast<std::uint64_t>(std::min(count, (chunk + 1) * chunk_words)));
   });
   for (const Mismatches& of_chunk : reports) add_report(*report, of_chunk);
+}
+
+/// An operation of its own: if the verification does not run, its words stay counted.
+void expect(Mismatches* report, std::uint64_t words, HostStream& stream) {
+  stream.enqueue([=] {
+    report->count += words;
+    return Status();
+  });
 }
 
 /// *out = the digest of word_of(words[i]) over all i. The terms are integers, so their order does not matter.
@@ -172,6 +184,7 @@ Status reset(Mismatches* report, HostStream& stream) {
 
 Status verify(WordsView words, const Pattern& expected, Mismatches* report, HostStream& stream) {
   EGT_TRY(check_verify(words, report));
+  expect(report, words.count, stream);
   stream.enqueue([=, &stream] {
     run_check(words.count, Direction::ascending, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
       return verify_range(words.data, expected, begin, end);
@@ -184,6 +197,7 @@ Status verify(WordsView words, const Pattern& expected, Mismatches* report, Host
 Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
                        Mismatches* report, HostStream& stream) {
   EGT_TRY(check_verify(words, report));
+  expect(report, words.count, stream);
   stream.enqueue([=, &stream] {
     run_check(words.count, direction, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
       return verify_and_fill_range(words.data, expected, next, direction, begin, end);
@@ -195,6 +209,7 @@ Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& 
 
 Status verify_sum(VectorView sum, const void* terms, int count, Mismatches* report, HostStream& stream) {
   EGT_TRY(check_verify_sum(sum, terms, count, report));
+  expect(report, static_cast<std::uint64_t>(sum.count), stream);
   stream.enqueue([=, &stream] {
     const auto elements = static_cast<std::uint64_t>(sum.count);
     const auto check = [&]<typename T>(std::type_identity<T>) {

@@ -47,11 +47,8 @@ Result<JobReport> StreamCeiling::check() {
   const Mismatches& wrong = *pinned.as<Mismatches>();
   JobReport report{.failure = {}, .work = trial_.work, .copy_ms = {}};
   if (wrong.count == 0) return report;
-  const Mismatches::Sample sample = lowest_sample(wrong);
   Fault fault = trial_.fault;
-  fault.offset = sample.index * sizeof(std::uint32_t);
-  fault.count = wrong.count;
-  show_difference(fault, sample.expected, sample.actual);
+  show_mismatches(fault, wrong);
   environment_.records.emit(fault);
   report.failure = fmt::format("{} in {}", counted(wrong.count, "wrong word"), fault.where);
   return report;

@@ -196,6 +196,7 @@ Status CollectiveWorkload::enqueue_collective(Slot& slot, CollectiveKind kind) {
 /// Unconditional, because it is collective. Zeros are not a valid report, so a no-op is detected.
 Status CollectiveWorkload::enqueue_exchange(Slot& slot) {
   Device& device = environment_.device;
+  std::memset(slot.gathered.data(), 0, slot.gathered.bytes());
   EGT_TRY(device.set_zero(gathered_.data(), gathered_.bytes(), stream_()));
   EGT_TRY(environment_.communicator.all_gather(reported_.data(), gathered_.data(), told_bytes(), stream_()));
   EGT_TRY(device.copy(slot.gathered.data(), gathered_.data(), gathered_.bytes(), stream_()));

@@ -7,21 +7,24 @@
 
 namespace egt {
 Status DigestExchange::prepare(std::size_t most) {
-  most_ = most;
-  EGT_TRY_ASSIGN(memory_, device_.allocate(most * (ranks() + 1) * sizeof(Digest)));
-  EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(most * ranks() * sizeof(Digest)));
+  most_ = most + 1;  // and the stamp
+  EGT_TRY_ASSIGN(memory_, device_.allocate(most_ * (ranks() + 1) * sizeof(Digest)));
+  EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(most_ * ranks() * sizeof(Digest)));
   EGT_TRY_ASSIGN(own_done_, device_.create_event(EventUse::order));
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
   return {};
 }
 
 Status DigestExchange::enqueue(std::size_t count) {
-  if (count > most_) return {StatusCode::internal, "more digests than there is memory for"};
-  count_ = count;
+  if (count >= most_) return {StatusCode::internal, "more digests than there is memory for"};
+  count_ = count + 1;
   Digest* const all = own() + most_;
+  EGT_TRY(
+      device_.fill({reinterpret_cast<std::uint32_t*>(own() + count), sizeof(Digest) / sizeof(std::uint32_t)},
+                   {.kind = PatternKind::solid, .parameter = ++number_}, stream_));
   EGT_TRY(device_.record(*own_done_, stream_));
-  EGT_TRY(communicator_.all_gather(own(), all, count * sizeof(Digest), stream_));
-  EGT_TRY(device_.copy(pinned_.data(), all, count * ranks() * sizeof(Digest), stream_));
+  EGT_TRY(communicator_.all_gather(own(), all, count_ * sizeof(Digest), stream_));
+  EGT_TRY(device_.copy(pinned_.data(), all, count_ * ranks() * sizeof(Digest), stream_));
   return device_.record(*done_, stream_);
 }
 
@@ -32,9 +35,11 @@ Result<std::vector<Answers>> DigestExchange::collect(double timeout_seconds, std
   line_.wait_for_peers("checks: digests of all ranks");
   EGT_TRY(wait_with_peers(device_, communicator_, *done_, timeout_seconds, what));
   const Digest* digests = pinned_.as<Digest>();
+  if (digests[(static_cast<std::size_t>(communicator_.rank()) + 1) * count_ - 1] != stamp(number_))
+    return Status(StatusCode::internal, "the digests of all ranks are not those of the last exchange");
   std::vector<Answers> answers;
   for (std::size_t rank = 0; rank < ranks(); ++rank)
-    answers.emplace_back(digests + rank * count_, digests + (rank + 1) * count_);
+    answers.emplace_back(digests + rank * count_, digests + (rank + 1) * count_ - 1);
   return answers;
 }
 

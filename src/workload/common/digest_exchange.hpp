@@ -13,8 +13,9 @@
 
 namespace egt {
 
-/// All-gather of digests: each rank writes its own on the device, and every rank receives all. One exchange
-/// at a time. Collective: the same calls in the same order on all ranks.
+/// All-gather of digests: each rank writes its own on the device, and every rank receives all. A stamp shows
+/// that a result is not that of an earlier exchange. One exchange at a time. Collective: the same calls in
+/// the same order on all ranks.
 class DigestExchange {
  public:
   /// `stream`: stream of the communicator's other collectives. `line`: board line that reports the wait. All
@@ -43,7 +44,8 @@ class DigestExchange {
   Buffer memory_;  ///< own digests, then those of all ranks
   Buffer pinned_;  ///< those of all ranks
   std::unique_ptr<Event> own_done_, done_;
-  std::size_t most_ = 0, count_ = 0;
+  std::size_t most_ = 0, count_ = 0;  ///< digests per rank, including the stamp
+  std::uint32_t number_ = 0;          ///< of the exchange, its stamp
 };
 
 }  // namespace egt

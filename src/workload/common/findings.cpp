@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/units.hpp"
+
 namespace egt {
 
 std::uint64_t pattern_seed(const Environment& environment, PatternPurpose purpose, std::uint64_t place,
@@ -54,7 +56,20 @@ Mismatches::Sample lowest_sample(const Mismatches& found) {
                            [](const auto& a, const auto& b) { return a.index < b.index; });
 }
 
+void show_mismatches(Fault& fault, const Mismatches& found) {
+  fault.count = found.count;
+  if (found.samples == 0) {
+    fault.where += fault.where.empty() ? "" : ": ";
+    fault.where += fmt::format("{} not compared", counted(found.count, "word"));
+    return;
+  }
+  const Mismatches::Sample sample = lowest_sample(found);
+  fault.offset = sample.index * sizeof(std::uint32_t);
+  show_difference(fault, sample.expected, sample.actual);
+}
+
 void show_difference(Fault& fault, std::uint32_t expected, std::uint32_t actual) {
+  if (expected == actual) return;
   fault.expected = hex(expected);
   fault.actual = hex(actual);
   fault.xor_mask = hex(expected ^ actual);

@@ -31,14 +31,18 @@ Fault fault_of(const Environment& environment, std::string kind, std::string det
 std::string hex(std::uint32_t word);
 std::string hex(const Digest& digest);
 
-/// The sample with the lowest index; `found.count` is above 0.
+/// The sample with the lowest index, or zeros if there is none.
 Mismatches::Sample lowest_sample(const Mismatches& found);
 
 /// True if a device could have written this report. All zeros, for example, are implausible, so an exchange
 /// that transferred nothing is detected.
 bool is_plausible(const Mismatches& report);
 
-/// Writes expected value, actual value and their XOR into a fault. Equal digests leave these fields empty.
+/// Writes count, offset and values of the lowest mismatch into a fault, or that its words were not compared.
+/// `found.count` is above 0.
+void show_mismatches(Fault& fault, const Mismatches& found);
+
+/// Writes expected value, actual value and their XOR into a fault. Equal values leave these fields empty.
 void show_difference(Fault& fault, std::uint32_t expected, std::uint32_t actual);
 void show_difference(Fault& fault, const Digest& expected, const Digest& actual);
 

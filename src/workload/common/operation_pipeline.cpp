@@ -50,6 +50,8 @@ Result<std::size_t> OperationPipeline::acquire(const std::stop_token& stop) {
   return submitted_ % slots_.size();
 }
 
+/// The pinned evidence is no valid result until the device's arrives, so that a copy that does nothing is
+/// detected.
 Status OperationPipeline::submit(const Enqueue& enqueue, Judge judge, const std::stop_token& stop) {
   EGT_TRY_ASSIGN(const std::size_t index, acquire(stop));
   Slot& slot = slots_[index];
@@ -58,6 +60,8 @@ Status OperationPipeline::submit(const Enqueue& enqueue, Judge judge, const std:
   EGT_TRY(device_.reset(&evidence->mismatches, *stream_));
   EGT_TRY(device_.record(*slot.begin, *stream_));
   EGT_TRY(enqueue(*stream_, evidence));
+  pinned_.as<Evidence>()[index] = {};
+  pinned_.as<Evidence>()[index].mismatches.count = 1;
   EGT_TRY(device_.copy(pinned_.as<Evidence>() + index, evidence, sizeof(Evidence), *stream_));
   EGT_TRY(device_.record(*slot.end, *stream_));
   slot.judge = std::move(judge);

@@ -113,13 +113,10 @@ void PacedCopies::judge(const Mismatches& found) {
   wrong_words_ += found.count;
   seconds_ = seconds_since(started_);
   if (found.count == 0) return;
-  const Mismatches::Sample sample = lowest_sample(found);
   Fault fault = fault_of(environment_, "link", link_.name, link_.name, step_);
   fault.part = link_.part;
   link_.locate(fault);
-  fault.offset = sample.index * sizeof(std::uint32_t);
-  show_difference(fault, sample.expected, sample.actual);
-  fault.count = found.count;
+  show_mismatches(fault, found);
   environment_.records.emit(fault);
 }
 

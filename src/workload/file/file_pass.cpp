@@ -260,9 +260,13 @@ Status FilePass::check_room(std::uint64_t growth) {
                               directory_, format_bytes(space.value().free_bytes), format_bytes(reserve))});
 }
 
-/// Reports mismatches even if the reading aborts.
+/// What was read is judged and reported even if the reading was stopped or failed.
 Status FilePass::verify(File& file, Reading reading, const std::stop_token& stop) {
-  const Status status = read(file, reading, stop);
+  Status status = read(file, reading, stop);
+  if (!status.ok() && status.code() != StatusCode::timeout) {
+    const Status judged = in_flight_->drain(OperationPipeline::deadline_seconds);
+    if (status.code() == StatusCode::stopped && !judged.ok()) status = judged;
+  }
   report(file, reading);
   return status;
 }

@@ -334,6 +334,13 @@ Status MemoryPatrol::judge(const Check& check, const Mismatches& found, double d
   count_verification(check, found, device_ms);
   if (found.count == 0) return {};
   blocks_[check.block].right = false;
+  if (found.samples == 0) {
+    Fault fault = fault_of(environment_, "memory", "pattern", "memory", step_);
+    fault.where = check.place;
+    show_mismatches(fault, found);
+    environment_.records.emit(fault);
+    return {};
+  }
   const auto news = ledger_.news(blocks_[check.block].offset, found);
   return news ? report_mismatch(check, found, *news) : Status();
 }

@@ -188,6 +188,7 @@ Status OperationAudit::allocate() {
 
 void OperationAudit::begin(Precision precision, const Selection& selection) {
   abort();
+  std::memset(pinned_reports_.data(), 0, pinned_reports_.bytes());  // compared: none
   precision_ = precision;
   selection_ = selection;
 }

@@ -173,10 +173,7 @@ void VerifyWorkload::report_wrong_words(const AllocationOutcome& outcome, std::i
   Fault fault = fault_of(environment_, "memory", "memory cleanup", name(), step);
   fault.where = fmt::format("{} that were taken to be given back", format_bytes(outcome.bytes));
   if (outcome.found.count > 0) {
-    const Mismatches::Sample sample = lowest_sample(outcome.found);
-    fault.offset = sample.index * sizeof(std::uint32_t);
-    show_difference(fault, sample.expected, sample.actual);
-    fault.count = outcome.found.count;
+    show_mismatches(fault, outcome.found);
   } else {
     fault.expected = "the one injected wrong word";
     fault.actual = "none, or others";

@@ -57,14 +57,14 @@ class OthersSay final : public SingleRankCommunicator {
   int size() const override { return static_cast<int>(models_.size()); }
   Status all_gather(const void* send, void* recv, std::size_t bytes, Stream& stream) override {
     as_host_stream(stream).enqueue([this, send, recv, bytes, answers = next] {
+      const std::size_t own = bytes - sizeof(Digest);  // a stamp is last
       for (int r = 0; r < size(); ++r) {
         void* const to = static_cast<std::byte*>(recv) + static_cast<std::size_t>(r) * bytes;
         const Digest model = digest(static_cast<std::uint64_t>(model_of(r)));
-        if (r == rank_ || (bytes == sizeof(Digest) && model_of(r) == model_of(rank_)))
+        if (r == rank_ || (own == sizeof(Digest) && model_of(r) == model_of(rank_)))
           std::memcpy(to, send, bytes);
         else
-          std::memcpy(to, bytes == sizeof(Digest) ? &model : answers[static_cast<std::size_t>(r)].data(),
-                      bytes);
+          std::memcpy(to, own == sizeof(Digest) ? &model : answers[static_cast<std::size_t>(r)].data(), own);
       }
       return Status();
     });
