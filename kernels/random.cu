@@ -1,3 +1,5 @@
+#include <curand_philox4x32_x.h>
+
 #include "egt/core/math/philox.hpp"
 #include "kernels/vector.cuh"
 
@@ -16,21 +18,31 @@ struct Randomize {
     return convert_element<T>(scale * signed_unit(word));
   }
 
+  /// cuRAND's generator; philox4x32_10 is the host's.
+  __device__ __forceinline__ uint4 words(std::uint64_t counter) const {
+    const auto low = [](std::uint64_t word) { return static_cast<unsigned>(word); };
+    return curand_Philox4x32_10(
+        make_uint4(low(counter), low(counter >> 32), low(sequence), low(sequence >> 32)),
+        make_uint2(low(seed), low(seed >> 32)));
+  }
+
   /// N > 1: `first + i` is a multiple of 4, so four elements are the four words of one counter.
   template <int N>
   __device__ __forceinline__ void run(std::int64_t i) const {
     const std::uint64_t at = first + static_cast<std::uint64_t>(i);
     if constexpr (N == 1) {
-      const Philox4 random = philox4x32_10(at / 4, sequence, seed);
-      const std::uint32_t low = at & 1 ? random.w[1] : random.w[0], high = at & 1 ? random.w[3] : random.w[2];
+      const uint4 random = words(at / 4);
+      const std::uint32_t low = at & 1 ? random.y : random.x, high = at & 1 ? random.w : random.z;
       out[i] = element(at & 2 ? high : low);
     } else {
       Pack<T, N> pack;
 #pragma unroll
       for (int q = 0; q < N / 4; ++q) {
-        const Philox4 random = philox4x32_10(at / 4 + static_cast<std::uint64_t>(q), sequence, seed);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) pack.v[4 * q + j] = element(random.w[j]);
+        const uint4 random = words(at / 4 + static_cast<std::uint64_t>(q));
+        pack.v[4 * q] = element(random.x);
+        pack.v[4 * q + 1] = element(random.y);
+        pack.v[4 * q + 2] = element(random.z);
+        pack.v[4 * q + 3] = element(random.w);
       }
       pack.store(out + i);
     }

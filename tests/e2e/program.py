@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -59,6 +60,8 @@ class ProgramTest(unittest.TestCase):
     measures = False  # the class measures speed or has timeouts of 2 s, so it needs the machine exclusively
 
     def setUp(self):
+        begun = time.monotonic()
+        self.addCleanup(lambda: print(f"{self.id()}: {time.monotonic() - begun:.1f} s", file=sys.stderr))
         self.folder = Path(tempfile.mkdtemp(prefix="egt_e2e_"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.seen = set()

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -243,6 +244,21 @@ TEST_F(FileTest, ASignalEndsItWithoutWaitingAndTheFileGoes) {
     EXPECT_TRUE(file->finish(true).ok());
   }
   EXPECT_FALSE(left_behind());
+}
+
+TEST_F(FileTest, AWrongReadIsReportedAlsoIfAStopFollows) {
+  std::atomic<bool> has_struck{false}, is_stopped{false};
+  trouble_.after_read = [&](char* data, std::uint64_t, std::size_t) {
+    if (has_struck.exchange(true)) return;
+    data[500] ^= 0x20;
+    while (!is_stopped) std::this_thread::yield();
+  };
+  const auto file = run(options(64 * mebibyte));
+  EXPECT_TRUE(eventually([&] { return has_struck.load(); }));
+  file->stop_background();
+  is_stopped = true;
+  EXPECT_TRUE(file->finish(true).ok());
+  EXPECT_TRUE(eventually([&] { return !world_.faults().empty(); }));
 }
 
 TEST_F(FileTest, RemovesTheFileWhenDestroyedWithoutFinish) {
