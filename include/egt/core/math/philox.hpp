@@ -12,9 +12,9 @@ struct Philox4 {
 };
 
 /// Philox4x32-10, the counter-based generator of cuRAND (Salmon et al., "Parallel random numbers: as easy as
-/// 1, 2, 3", SC 2011): the same counter and key give the same words everywhere. A unit test compares it with
-/// cuRAND.
-EGT_HD Philox4 philox4x32_10(std::uint64_t counter_low, std::uint64_t counter_high, std::uint64_t key) {
+/// 1, 2, 3", SC 2011): the same counter and key give the same words everywhere. For the host; kernels call
+/// cuRAND's, which a unit test compares with this one.
+inline Philox4 philox4x32_10(std::uint64_t counter_low, std::uint64_t counter_high, std::uint64_t key) {
   std::uint32_t c0 = static_cast<std::uint32_t>(counter_low),
                 c1 = static_cast<std::uint32_t>(counter_low >> 32);
   std::uint32_t c2 = static_cast<std::uint32_t>(counter_high),
