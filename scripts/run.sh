@@ -167,7 +167,12 @@ result_code() { sed -n 's/^  "exit_code": \([0-9]*\),\{0,1\}$/\1/p' "$1/result.j
 
 # Do the arguments ask for a run, which leaves a directory?
 runs() {
-  [[ ${1-} != devices && " $* " != *" --"@(help|version|print-config)" "* && ${1-} != @(help|version) ]]
+  local previous=
+  for word; do
+    [[ $word != devices || $previous == --* ]] || return 1
+    previous=$word
+  done
+  [[ " $* " != *" --"@(help|version|print-config)" "* && ${1-} != @(help|version) ]]
 }
 # What was refused (2, 3) left no run of its own; mpirun itself, told to end by SIGTERM, ends with 1.
 directory=$(run_directory "$@")
@@ -187,7 +192,7 @@ if [[ -z $directory && -z $asked && $code == 0 ]] && runs "$@"; then
   echo "run.sh: mpirun ended with code 0, but no run began" >&2
   exit 3
 fi
-if [[ -n $directory ]] && ((code != 2 && code != 3)) && [[ $(result_code "$directory") != "$code" ]]; then
+if [[ -n $directory && $(result_code "$directory") != "$code" ]]; then
   # Where mpirun was killed its ranks end by themselves, and then only are their files given up.
   for ((i = 0; i < 50; ++i)); do
     [[ -n $(listening_ranks) ]] || break

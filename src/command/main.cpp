@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
 #include <new>
 #include <string_view>
 
@@ -28,6 +29,14 @@ constexpr double control_timeout_s = 300.0;  // a peer may still fill its memory
 int fail(const Status& status, int rank) {
   if (rank == 0) fmt::print(stderr, "extreme_gpu_trainer: {}\n", status.what());
   return exit_code_of(status);
+}
+
+/// The exit code of a command whose result is its output; a run's verdict does not depend on it.
+int printed(int code) {
+  std::cout.flush();
+  const bool is_lost = !std::cout.good() || std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  return code == 0 && is_lost ? fail({StatusCode::unavailable, "standard output cannot be written"}, 0)
+                              : code;
 }
 
 /// Skips the exit handlers of libraries. If threads or memory are short, OpenBLAS would wait for a thread
@@ -73,8 +82,8 @@ int run(int argc, char** argv, Clock::time_point started) {
   if (has_message || command == "report" || command == "compare" || command == "devices")
     StopSignal::give_back();
   if (has_message) {  // needs no ranks
-    if (!launcher.is_other_rank()) fmt::print("{}\n", *options.value().message);
-    return 0;
+    if (!launcher.is_other_rank()) std::cout << *options.value().message << "\n";
+    return printed(0);
   }
   if (command == "report" || command == "compare") {
     // A stale launcher variable must not suppress the comparison and return success.
@@ -86,7 +95,7 @@ int run(int argc, char** argv, Clock::time_point started) {
                command, launcher.variable, launcher.size, launcher.rank, launcher.name)},
           0);
     const Result<int> code = (command == "report" ? run_report : run_compare)(options.value());
-    return code.ok() ? code.value() : fail(code.status(), 0);
+    return code.ok() ? printed(code.value()) : fail(code.status(), 0);
   }
   Result<std::unique_ptr<MpiSession>> mpi = MpiSession::open(argc, argv);
   // Each rank reports it, since limits differ between nodes.
@@ -98,7 +107,8 @@ int run(int argc, char** argv, Clock::time_point started) {
   Result<std::unique_ptr<Control>> control = open_mpi_control(*mpi.value(), control_timeout_s);
   if (!control.ok()) return fail(control.status(), rank);
   const Result<int> code = run_command(options.value(), *mpi.value(), *control.value(), started);
-  return code.ok() ? code.value() : fail(code.status(), rank);
+  if (!code.ok()) return fail(code.status(), rank);
+  return command == "devices" ? printed(code.value()) : code.value();
 }
 
 /// A signal during library startup must not kill a rank either. The loader calls this after loading all

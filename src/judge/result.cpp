@@ -21,8 +21,10 @@ namespace egt {
 namespace {
 
 /// "2026-01-31T23:59:59.123Z"
+/// A time beyond the year 9999, as in a damaged record, becomes 1970.
 std::string utc_text(double unix_seconds) {
-  const double whole = std::floor(unix_seconds);
+  constexpr double year_10000 = 253402300800;
+  const double whole = unix_seconds >= 0 && unix_seconds < year_10000 ? std::floor(unix_seconds) : 0;
   const int ms = static_cast<int>((unix_seconds - whole) * 1e3);
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(static_cast<std::time_t>(whole)), ms);
 }

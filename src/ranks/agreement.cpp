@@ -31,6 +31,7 @@ Result<std::vector<std::string>> all_gather(Control& control, const std::string&
   texts.clear();
   for (std::size_t at = 0; at < joined.size();) {
     const std::size_t begin = joined.find(':', at) + 1;
+    if (begin == 0) return Status(StatusCode::internal, "the texts of all ranks changed in transit");
     texts.push_back(joined.substr(begin, std::strtoull(joined.c_str() + at, nullptr, 10)));
     at = begin + texts.back().size();
   }

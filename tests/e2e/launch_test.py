@@ -195,7 +195,7 @@ class Scripts(Launch):
 
     def test_a_rank_that_is_lost_after_its_result_is_no_pass(self):
         """The rank crashes at exit: the launcher's code contradicts the journals, which contain a pass."""
-        for script, launcher, ended in ((self.make_script(), "mpirun", 139), (SCRIPTS / "slurm.sbatch", "srun", 1)):
+        for script, launcher, ended in ((self.make_script(), "mpirun", 139), (SCRIPTS / "slurm.sbatch", "srun", 3)):
             pass_then_die = f"{{launch}}\nexit {ended}\n"
             self.fake("mpirun", pass_then_die.format(launch=f'{shutil.which("mpirun")} "$@"'))
             self.fake("srun", "while [[ $1 == --* ]]; do shift; done\n" + pass_then_die.format(launch=f'{" ".join([shutil.which(MPIRUN[0]), *MPIRUN[1:]])} -np 2 "$@"'))

@@ -136,6 +136,7 @@ class Run {
   Status open_stop_file();
   Status find_directories();
   GatheringSetup gathering();
+  std::vector<int> ranks_here() const;
   void open_environment();
   Status take_memory();
   Status open_journal();

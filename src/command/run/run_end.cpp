@@ -81,6 +81,9 @@ int Run::conclude(const Status& reported, bool can_gather) {
   if (!route_->journal_failure().ok())
     lose_evidence(verdict, {route_->journal_failure().what()});  // after the end record
   if (verdict.exit_code == exit_code::pass)
+    if (const Status ended = check_ends(directory_.path(), ranks_here()); !ended.ok())
+      lose_evidence(verdict, {ended.what()});
+  if (verdict.exit_code == exit_code::pass)
     if (const Status kept = purpose_.keep_answers(); !kept.ok()) lose_evidence(verdict, {kept.what()});
   Json result = purpose_.result(records, verdict);
   const Status written = write_result(result);
@@ -99,6 +102,14 @@ int Run::conclude(const Status& reported, bool can_gather) {
     warnings.push_back(std::move(missing));
   say_last_words(verdict, std::move(result), std::move(warnings), written.ok());
   return verdict.exit_code;
+}
+
+/// Ranks that write their journals to rank 0's directory.
+std::vector<int> Run::ranks_here() const {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < directories_.size(); ++rank)
+    if (directories_[rank] == directories_.front()) ranks.push_back(static_cast<int>(rank));
+  return ranks;
 }
 
 GatheringSetup Run::gathering() {

@@ -6,10 +6,17 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
+#include "egt/core/exit_code.hpp"
+#include "egt/core/file_io.hpp"
 #include "egt/core/process_limits.hpp"
 #include "egt/core/wait.hpp"
 #include "egt/ranks/topology.hpp"
@@ -147,6 +154,23 @@ Status MpiSession::Impl::meet() {
       {.seconds = finalize_seconds, .what = "the end of MPI on all ranks"});
 }
 
+namespace {
+
+/// MPI_Finalize waits for daemons and drivers of the network. If it hangs, the rank ends without it.
+void end_after_finalize_seconds(const std::stop_token& finalized) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any never;
+  never.wait_for(lock, finalized, std::chrono::duration<double>(MpiSession::finalize_seconds),
+                 [] { return false; });
+  if (finalized.stop_requested()) return;
+  static_cast<void>(write_all(
+      STDERR_FILENO, "extreme_gpu_trainer: MPI_Finalize does not return; the rank ends without it\n"));
+  std::_Exit(exit_code::incomplete);
+}
+
+}  // namespace
+
 void MpiSession::Impl::close() {
   const bool together = meet().ok();
   const bool clean =
@@ -154,6 +178,7 @@ void MpiSession::Impl::close() {
           .ok();
   if (together) {
     MPI_Comm_free(&world);
+    const std::jthread deadline(end_after_finalize_seconds);
     MPI_Finalize();
   }
   // MPI may use pending memory until the process ends, so that memory is leaked.

@@ -258,6 +258,12 @@ Status Journal::write(const Record& record) {
       return failed("cannot be cut back after a failed write", errno);
     return failed("cannot be written", error);
   }
+  // Other writers, see append_records, may have added lines meanwhile.
+  std::string stored(static_cast<std::size_t>(std::max<std::int64_t>(0, length_of(file_->get()) - before)),
+                     '\0');
+  if (::pread(file_->get(), stored.data(), stored.size(), before) >= 0 &&
+      stored.find(line) == std::string::npos)
+    return {StatusCode::io_error, path_ + ": does not hold what was written"};
   const std::int64_t length = before + static_cast<std::int64_t>(line.size());
   shared_->length = length;
   shared_->dirty = true;

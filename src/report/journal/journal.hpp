@@ -100,6 +100,11 @@ Status await_writers(const std::string& directory, double patience_seconds);
 Status append_records(const std::string& directory, std::vector<Record>& records,
                       const std::shared_ptr<RecordCount>& count, double seconds = 2.0);
 
+/// Checks that the last start record in the journal of each of these ranks is followed by an end record: the
+/// disk may lack what was written to it. Reads the end of each file, repeatedly for `patience_seconds`, since
+/// a network file system may show it later.
+Status check_ends(const std::string& directory, const std::vector<int>& ranks, double patience_seconds = 2);
+
 /// The content of a run's journals.
 struct Journals {
   std::vector<Record> records;  ///< by rank, in the order they were written

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <fstream>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -5,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/units.hpp"
+#include "egt/core/wait.hpp"
 #include "report/journal/journal.hpp"
 #include "report/journal/journal_parts.hpp"
 
@@ -83,7 +87,48 @@ void read_part(const JournalPart& part, JournalContent content, Sink* see, Numbe
   if (!read.ok()) journals.problems.push_back(read.what());
 }
 
+/// Whether an end record follows the last start record in the last bytes of the file; none: it has neither.
+std::optional<bool> is_ended(const std::string& path) {
+  constexpr std::streamoff tail_bytes = 4 << 20;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return std::nullopt;
+  file.seekg(std::max<std::streamoff>(0, file.tellg() - std::streampos(tail_bytes)));
+  std::optional<bool> ended;
+  for (std::string line; std::getline(file, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    Record record;
+    if (json.is_discarded() || !from_json(json, record)) continue;
+    if (record.kind == RecordKind::start) ended = false;
+    if (record.kind == RecordKind::end) ended = true;
+  }
+  return ended;
+}
+
+Status find_ends(const std::string& directory, const std::vector<int>& ranks) {
+  EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
+  std::map<int, bool> ended;  // by the last part that has such a record
+  for (const JournalPart& part : parts)
+    if (std::binary_search(ranks.begin(), ranks.end(), part.rank))
+      if (const auto one = is_ended(part.path)) ended[part.rank] = *one;
+  for (const int rank : ranks)
+    if (!ended[rank])
+      return {StatusCode::io_error, fmt::format("{}/{}: the record of the rank's end is not in the file",
+                                                directory, journal_name(rank))};
+  return {};
+}
+
 }  // namespace
+
+Status check_ends(const std::string& directory, const std::vector<int>& ranks, double patience_seconds) {
+  Status found;
+  static_cast<void>(wait_until(
+      [&]() -> Result<bool> {
+        found = find_ends(directory, ranks);
+        return found.ok();
+      },
+      {.seconds = patience_seconds, .what = "the records of all ranks' ends"}));
+  return found;
+}
 
 Result<Journals> read_journals(const std::string& directory, JournalContent content, Sink* see) {
   EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));

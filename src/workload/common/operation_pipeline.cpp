@@ -33,6 +33,9 @@ Status OperationPipeline::judge_next(double seconds, const std::stop_token& stop
   ++judged_;
   const Judge judge = std::exchange(slot.judge, nullptr);
   EGT_TRY_ASSIGN(const double device_ms, device_.elapsed_ms(*slot.begin, *slot.end));
+  // Below zero: more words were compared than counted first, so the count was lost.
+  std::uint64_t& count = pinned_.as<Evidence>()[index].mismatches.count;
+  count = std::min(count, 0 - count);
   return judge(pinned_.as<Evidence>()[index], device_ms);
 }
 

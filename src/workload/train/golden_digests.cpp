@@ -59,6 +59,15 @@ Result<Golden::Digests> digests_of(const Json& entry, std::size_t index, const s
   return result;
 }
 
+/// An invalid UTF-8 name (from a driver) must not end the run.
+std::string text_of(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string checksum_of(const Json& entries) {
+  return to_string(digest_of(text_of(entries, -1)));
+}
+
 Result<std::string> text_of_entry(const Json& entry, const char* name, std::size_t index,
                                   const std::string& path) {
   const auto value = value_at<std::string>(entry, name);
@@ -88,6 +97,9 @@ Result<Golden> Golden::parse(const std::string& text, const std::string& path) {
       return damaged(path, fmt::format("entry {} repeats another's device_model, work and precision", i));
     golden.add(device_model, work, precision, digests);
   }
+  // A changed digit must not look like a GPU that computes wrong. Earlier versions wrote no checksum.
+  if (const Json& sum = member(json, "checksum"); !sum.is_null() && sum != checksum_of(entries))
+    return damaged(path, "its checksum is not that of its list 'golden'");
   return golden;
 }
 
@@ -100,9 +112,8 @@ std::string Golden::text() const {
     entries.push_back(
         {{"device_model", device_model}, {"work", work}, {"precision", precision}, {"digests", digits}});
   }
-  const Json json = {{"schema", schema}, {"golden", entries}};
-  // An invalid UTF-8 name (from a driver) must not end the run.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const Json json = {{"schema", schema}, {"checksum", checksum_of(entries)}, {"golden", entries}};
+  return text_of(json, 2) + "\n";
 }
 
 const Golden::Digests* Golden::find(const std::string& device_model, const std::string& work,

@@ -127,6 +127,28 @@ TEST_F(LongRun, WhatIsLeftIsInOrderAndSpreadOverAllOfIt) {
   EXPECT_LE(widest, 64) << "seconds between records: 4000 of which 200 fit are 20 apart, or 32";
 }
 
+TEST_F(ReportJournal, AnEndThatTheFileLacksIsFound) {
+  const auto ends = [&] { return check_ends(folder_, {3}, 0); };
+  {
+    const auto journal = open();
+    ASSERT_TRUE(journal->write(record_of(RecordKind::start, 1)).ok());
+    EXPECT_FALSE(ends().ok());
+    const auto before = fs::file_size(path());
+    ASSERT_TRUE(journal->write(record_of(RecordKind::end, 2)).ok());
+    EXPECT_TRUE(ends().ok()) << ends().what();
+    EXPECT_TRUE(journal->write(record_of(RecordKind::notice, 3)).ok());
+    EXPECT_TRUE(ends().ok()) << "a notice may follow";
+    EXPECT_THAT(check_ends(folder_, {3, 4}, 0).what(),
+                HasSubstr("journal.rank4.jsonl: the record of the rank's end"));
+    fs::resize_file(path(), before);
+    EXPECT_FALSE(ends().ok());
+    ASSERT_TRUE(journal->write(record_of(RecordKind::end, 4)).ok());
+  }
+  const auto resumed = open(Journal::Mode::resume);
+  ASSERT_TRUE(resumed->write(record_of(RecordKind::start, 5)).ok());
+  EXPECT_FALSE(ends().ok()) << "the earlier part's end";
+}
+
 TEST_F(ReportJournal, SmallRunsStayOneFile) {
   {
     const auto journal = open();
