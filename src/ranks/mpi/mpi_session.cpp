@@ -157,12 +157,11 @@ Status MpiSession::Impl::meet() {
 namespace {
 
 /// MPI_Finalize waits for daemons and drivers of the network. If it hangs, the rank ends without it.
-void end_after_finalize_seconds(const std::stop_token& finalized) {
+void end_after_a_minute(const std::stop_token& finalized) {
   std::mutex mutex;
   std::unique_lock lock(mutex);
   std::condition_variable_any never;
-  never.wait_for(lock, finalized, std::chrono::duration<double>(MpiSession::finalize_seconds),
-                 [] { return false; });
+  never.wait_for(lock, finalized, std::chrono::seconds(60), [] { return false; });
   if (finalized.stop_requested()) return;
   static_cast<void>(write_all(
       STDERR_FILENO, "extreme_gpu_trainer: MPI_Finalize does not return; the rank ends without it\n"));
@@ -178,7 +177,7 @@ void MpiSession::Impl::close() {
           .ok();
   if (together) {
     MPI_Comm_free(&world);
-    const std::jthread deadline(end_after_finalize_seconds);
+    const std::jthread deadline(end_after_a_minute);
     MPI_Finalize();
   }
   // MPI may use pending memory until the process ends, so that memory is leaked.

@@ -94,7 +94,11 @@ std::optional<bool> is_ended(const std::string& path) {
   if (!file) return std::nullopt;
   file.seekg(std::max<std::streamoff>(0, file.tellg() - std::streampos(tail_bytes)));
   std::optional<bool> ended;
+  const auto names = [](const std::string& line, RecordKind kind) {
+    return line.find(fmt::format("\"{}\"", to_string(kind))) != std::string::npos;
+  };
   for (std::string line; std::getline(file, line);) {
+    if (!names(line, RecordKind::start) && !names(line, RecordKind::end)) continue;  // parsing takes long
     const Json json = Json::parse(line, nullptr, false);
     Record record;
     if (json.is_discarded() || !from_json(json, record)) continue;
