@@ -226,6 +226,15 @@ class Ceilings(BenchTest):
         self.assertEqual({e["test_name"] for e in entries if not e["success"]}, {entries[3]["test_name"]})
         self.assertEqual(len(result["restarts"]), 1)
 
+    def test_a_directory_that_is_not_there_is_refused(self):
+        done = self.run_program("bench", "--ceilings", "--io-dir", "/none/such")
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertIn("--io-dir /none/such: no such directory", done.stderr)
+
+
+class CeilingsSignal(ProgramTest):
+    measures = True  # mpirun kills its ranks one second after a signal
+
     def test_a_signal_leaves_no_file(self):
         disk = self.folder / "disk"
         disk.mkdir()
@@ -236,11 +245,6 @@ class Ceilings(BenchTest):
         process.wait(timeout=300)
         self.wait_for(lambda: not list(disk.iterdir()), seconds=5)
         self.check_interrupted()
-
-    def test_a_directory_that_is_not_there_is_refused(self):
-        done = self.run_program("bench", "--ceilings", "--io-dir", "/none/such")
-        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
-        self.assertIn("--io-dir /none/such: no such directory", done.stderr)
 
 
 class Bench(BenchTest):

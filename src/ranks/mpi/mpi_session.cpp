@@ -177,7 +177,7 @@ void MpiSession::Impl::close() {
           .ok();
   if (together) {
     MPI_Comm_free(&world);
-    const std::jthread deadline(end_after_a_minute);
+    const auto deadline = start_thread<std::jthread>("the end of MPI", end_after_a_minute);  // or none
     MPI_Finalize();
   }
   // MPI may use pending memory until the process ends, so that memory is leaked.
