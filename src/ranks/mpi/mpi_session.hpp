@@ -14,8 +14,9 @@ namespace egt {
 /// Start: MPI_Init meets the other ranks; mpirun ends the job if one dies there.
 /// End: the destructor waits for the other ranks for up to `finalize_seconds`, then finalizes. If a peer does
 /// not arrive, or after `abandon`, it does not finalize, so that it never hangs. The process can then exit.
-/// mpirun ends the remaining ranks, reports that one "exited improperly", and returns a nonzero code.
-/// Unreceived messages of an aborted collective do not block it.
+/// If MPI_Finalize itself hangs, the process ends after a minute. mpirun ends the remaining ranks, reports
+/// that one "exited improperly", and returns a nonzero code. Unreceived messages of an aborted collective do
+/// not block it.
 class MpiSession {
  public:
   static constexpr double finalize_seconds = 10;

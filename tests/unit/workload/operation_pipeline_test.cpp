@@ -9,6 +9,9 @@
 #include "device/host/host_device.hpp"
 #include "device/injection/forwarding_device.hpp"
 #include "egt/core/clock.hpp"
+#include "egt/core/progress_board.hpp"
+#include "tests/support/single_rank_communicator.hpp"
+#include "workload/common/digest_exchange.hpp"
 
 namespace egt {
 namespace {
@@ -28,6 +31,64 @@ class LateEvents : public ForwardingDevice {
  private:
   std::map<const Event*, Clock::time_point> asked_;
 };
+
+/// The copy with this number, from 1, returns success without its work.
+class SkippingDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
+    return ++copies_ == skipped ? Status() : ForwardingDevice::copy(to, from, bytes, stream);
+  }
+
+  int skipped = 0;
+
+ private:
+  int copies_ = 0;
+};
+
+TEST(SkippedCopy, LeavesNoValidEvidence) {
+  SkippingDevice device(std::move(open_host_device({}).value()));
+  const Buffer words = std::move(device.allocate(64).value());
+  const auto pipeline = std::move(
+      OperationPipeline::create(device, StreamPriority::low, StreamUse::all, "the test", 1).value());
+  device.skipped = 2;
+  for (const std::uint64_t wrong : {0, 1, 0}) {
+    ASSERT_TRUE(pipeline
+                    ->submit(
+                        [&](Stream& stream, Evidence* evidence) -> Status {
+                          EGT_TRY(device.fill(words.words(), {}, stream));
+                          EGT_TRY(device.digest(words.words(), &evidence->first, stream));
+                          EGT_TRY(device.digest(words.words(), &evidence->second, stream));
+                          return device.verify(words.words(), {}, &evidence->mismatches, stream);
+                        },
+                        [&](const Evidence& evidence, double) {
+                          EXPECT_EQ(evidence.mismatches.count, wrong);
+                          EXPECT_EQ(evidence.runs_agree(), wrong == 0);
+                          return Status();
+                        },
+                        {})
+                    .ok());
+    ASSERT_TRUE(pipeline->drain(60).ok());
+  }
+}
+
+/// The all-gather of a single rank is a copy, too.
+TEST(SkippedCopy, DoesNotRepeatTheDigestsOfAnEarlierExchange) {
+  for (const int skipped : {3, 4}) {
+    SkippingDevice device(std::move(open_host_device({}).value()));
+    const auto stream = std::move(device.create_stream(StreamPriority::low, StreamUse::all).value());
+    SingleRankCommunicator communicator(device);
+    ProgressBoard board;
+    DigestExchange exchange(device, communicator, *stream, board.line("main"));
+    ASSERT_TRUE(exchange.prepare(1).ok());
+    device.skipped = skipped;
+    for (const bool arrives : {true, false, true}) {
+      ASSERT_TRUE(device.set_zero(exchange.own(), sizeof(Digest), *stream).ok());
+      ASSERT_TRUE(exchange.enqueue(1).ok());
+      EXPECT_EQ(exchange.collect(60).ok(), arrives);
+    }
+  }
+}
 
 /// At most three operations in flight.
 class Pipelines : public ::testing::Test {
