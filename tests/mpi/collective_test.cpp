@@ -3,6 +3,7 @@
 
 #include "ranks_on_host.hpp"
 #include "tests/support/corrupting_communicator.hpp"
+#include "tests/support/skipping_device.hpp"
 
 namespace egt::test {
 namespace {
@@ -254,8 +255,23 @@ TEST_F(Collectives, ACollectiveThatDoesNothingIsSeen) {
     ASSERT_OK(drive(workload, steps));
     std::size_t reported = 0;
     for (const Record& record : records.drain()) reported += record.kind == RecordKind::fault;
-    EXPECT_EQ(reported > 0, rank() == 0) << to_string(static_cast<CollectiveKind>(collective));
+    EXPECT_EQ(reported > 0, rank() == 0 || collective == Collective::all_gather)  // of the reports, too
+        << to_string(static_cast<CollectiveKind>(collective));
   }
+}
+
+TEST_F(Collectives, ALostCopyOfTheReportsIsReportedByItsRank) {
+  if (size() < 2) GTEST_SKIP() << "needs a peer";
+  constexpr int of_second_round = 4;  // each round copies its introduction and its reports
+  auto* const skipping = new SkippingDevice(std::move(device));
+  device.reset(skipping);
+  skipping->skipped = rank() == size() - 1 ? of_second_round : 0;
+  run({});
+  ASSERT_EQ(faults.size(), rank() == size() - 1 ? 1u : 0u);
+  EXPECT_EQ(part.success, faults.empty());
+  if (faults.empty()) return;
+  EXPECT_EQ(faults[0].at("blame"), "ambiguous");
+  EXPECT_EQ(faults[0].at("step"), 3);
 }
 
 TEST_F(Collectives, AnInjectionIsFoundInItsRoundAndBlamedOnItsRank) {

@@ -275,6 +275,7 @@ void judge_exchange(std::vector<RankReports>& reports, Findings& findings) {
   Ranks all(reports.size());
   std::iota(all.begin(), all.end(), 0);
   findings.push_back(suspect(finding, all, where));
+  findings.back().in_own_copy = true;
 }
 
 }  // namespace

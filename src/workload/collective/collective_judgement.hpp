@@ -83,6 +83,7 @@ struct CollectiveFinding {
   std::string where = {};          ///< "element 77 of the all-reduce, as received by rank 1"
   Mismatches::Sample sample{};     ///< lowest sample; index from the start of the receive buffer
   std::uint64_t count = 0;         ///< number of wrong elements
+  bool in_own_copy = false;        ///< in this rank's copy of the reports; the other ranks' may be right
 };
 
 /// `reports`: of all ranks, in rank order. At most one finding per collective and rank; empty: no error.

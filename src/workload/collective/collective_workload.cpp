@@ -342,14 +342,15 @@ void CollectiveWorkload::look_at(const Slot& slot, const std::vector<RankReports
   mismatches_ += wrong;
   wrong_rounds_ += wrong > 0 || named;
   const auto fresh = incidents_.begin(slot.round, found);
-  if (self != 0) return;
-  for (const CollectiveFinding& finding : fresh) report(slot, finding);
+  for (const CollectiveFinding& finding : fresh)
+    if (self == 0 || finding.in_own_copy) report(slot, finding);
 }
 
 void CollectiveWorkload::report(const Slot& slot, const CollectiveFinding& finding) {
   Fault fault = fault_of(environment_, "collective", fmt::format("known-answer {}", to_string(finding.kind)),
                          "collective", slot.step);
   show_finding(fault, finding);
+  if (finding.in_own_copy) fault.incident = fmt::format("reports of round {}", slot.round.number);
   Introduction blamed{};
   if (fault.rank >= 0)
     std::memcpy(&blamed, slot.gathered.as<std::byte>() + static_cast<std::size_t>(fault.rank) * told_bytes(),

@@ -20,7 +20,8 @@ namespace egt {
 /// Runs a round of known-answer collectives at intervals, while the devices are busy with a step: all-reduce,
 /// broadcast, reduce-scatter and all-gather. Every element is known in advance and verified on the device.
 /// The ranks exchange their mismatches and judge them identically (collective_judgement.hpp); rank 0 reports
-/// the faults. A single rank does nothing.
+/// the faults. A rank whose own copy of the exchanged mismatches is wrong reports that itself. A single rank
+/// does nothing.
 ///
 /// Injections of kind collective corrupt, by `layer`, what the rank receives: 1 all-reduce, 2 broadcast, 3
 /// reduce-scatter (its slice), 4 all-gather. 5 corrupts what it sends to the all-reduce, in the next round in

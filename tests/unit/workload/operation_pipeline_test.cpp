@@ -11,6 +11,7 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/progress_board.hpp"
 #include "tests/support/single_rank_communicator.hpp"
+#include "tests/support/skipping_device.hpp"
 #include "workload/common/digest_exchange.hpp"
 
 namespace egt {
@@ -32,22 +33,8 @@ class LateEvents : public ForwardingDevice {
   std::map<const Event*, Clock::time_point> asked_;
 };
 
-/// The copy with this number, from 1, returns success without its work.
-class SkippingDevice : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
-    return ++copies_ == skipped ? Status() : ForwardingDevice::copy(to, from, bytes, stream);
-  }
-
-  int skipped = 0;
-
- private:
-  int copies_ = 0;
-};
-
 TEST(SkippedCopy, LeavesNoValidEvidence) {
-  SkippingDevice device(std::move(open_host_device({}).value()));
+  test::SkippingDevice device(std::move(open_host_device({}).value()));
   const Buffer words = std::move(device.allocate(64).value());
   const auto pipeline = std::move(
       OperationPipeline::create(device, StreamPriority::low, StreamUse::all, "the test", 1).value());
@@ -75,7 +62,7 @@ TEST(SkippedCopy, LeavesNoValidEvidence) {
 /// The all-gather of a single rank is a copy, too.
 TEST(SkippedCopy, DoesNotRepeatTheDigestsOfAnEarlierExchange) {
   for (const int skipped : {3, 4}) {
-    SkippingDevice device(std::move(open_host_device({}).value()));
+    test::SkippingDevice device(std::move(open_host_device({}).value()));
     const auto stream = std::move(device.create_stream(StreamPriority::low, StreamUse::all).value());
     SingleRankCommunicator communicator(device);
     ProgressBoard board;
