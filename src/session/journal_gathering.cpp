@@ -22,7 +22,7 @@
 #include "egt/core/file_io.hpp"
 #include "egt/core/wait.hpp"
 #include "egt/ranks/agreement.hpp"
-#include "report/journal/journal_parts.hpp"
+#include "report/journal/journal.hpp"
 
 namespace egt {
 namespace {
@@ -30,7 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t chunk_bytes = 1 << 20;
-constexpr const char* list_request = "list";
 
 bool are_apart(const std::vector<std::string>& directories) {
   return std::any_of(directories.begin(), directories.end(),
@@ -41,20 +40,6 @@ bool are_apart(const std::vector<std::string>& directories) {
 std::string answer_text(const Result<std::string>& answer) {
   return answer.ok() ? "+" + to_string(digest_of(answer.value())) + answer.value()
                      : "-" + answer.status().what();
-}
-
-/// Lists this rank's journal files, one "BYTES NAME" line each.
-Result<std::string> list_journal(const std::string& directory, int rank) {
-  EGT_TRY_ASSIGN(const auto parts, find_journal_parts(directory));
-  std::string text;
-  for (const JournalPart& part : parts) {
-    std::error_code error;
-    const std::uintmax_t bytes = part.rank == rank ? fs::file_size(part.path, error) : 0;
-    if (error) return file_error(part.path, "cannot be read", error.value());
-    if (part.rank == rank) text += fmt::format("{} {}\n", bytes, fs::path(part.path).filename().string());
-  }
-  if (text.empty()) return Status(StatusCode::unavailable, directory + ": holds no journal of the rank");
-  return text;
 }
 
 Result<std::string> read_chunk(const std::string& path, std::int64_t offset) {
@@ -79,48 +64,37 @@ bool begin_alike(const std::string& a, const std::string& b) {
   return !first.bad() && !second.bad();
 }
 
-/// One rank's files during the transfer, under temporary names. Files that were not kept are removed.
-class Arrivals {
+/// One rank's journal during the transfer, under a temporary name. It is removed unless it is kept.
+class Arrival {
  public:
-  explicit Arrivals(const std::string& directory) : directory_(directory) {}
-  Arrivals(const Arrivals&) = delete;
-  Arrivals& operator=(const Arrivals&) = delete;
-  ~Arrivals() {
-    for (const std::string& path : paths_) ::unlink(temporary(path).c_str());
-  }
+  explicit Arrival(std::string path)
+      : path_(std::move(path)), temporary_(fmt::format("{}.tmp.{}", path_, ::getpid())) {}
+  Arrival(const Arrival&) = delete;
+  Arrival& operator=(const Arrival&) = delete;
+  ~Arrival() { ::unlink(temporary_.c_str()); }
 
-  /// Opens the file to which later calls of `add` append.
-  Status begin(const std::string& name) {
-    paths_.push_back(directory_ + "/" + name);
-    file_ =
-        Descriptor(::open(temporary(paths_.back()).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    return file_.valid() ? Status() : file_error(paths_.back(), "cannot be made", errno);
-  }
   Status add(const std::string& bytes) {
+    if (!file_.valid())
+      file_ = Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!file_.valid()) return file_error(path_, "cannot be made", errno);
     const int error = write_all(file_.get(), bytes);
-    return error == 0 ? Status() : file_error(paths_.back(), "cannot be written", error);
+    return error == 0 ? Status() : file_error(path_, "cannot be written", error);
   }
-  /// Renames all files, or none if an existing file has other content. No fsync, since the originals stay.
+  /// Renames the file, unless an existing one has other content. No fsync, since the original stays.
   Status keep() {
     std::error_code error;
-    for (const std::string& path : paths_)
-      if (fs::exists(path, error) && !begin_alike(path, temporary(path)))
-        return {StatusCode::unavailable, path + ": is there already, with other content"};
-    for (const std::string& path : paths_) {
-      const bool is_longer =
-          !fs::exists(path, error) || fs::file_size(temporary(path), error) > fs::file_size(path, error);
-      if (is_longer && std::rename(temporary(path).c_str(), path.c_str()) != 0)
-        return file_error(path, "cannot be written", errno);
-    }
+    const bool is_new = !fs::exists(path_, error);
+    if (!is_new && !begin_alike(path_, temporary_))
+      return {StatusCode::unavailable, path_ + ": is there already, with other content"};
+    const bool is_longer = is_new || fs::file_size(temporary_, error) > fs::file_size(path_, error);
+    if (is_longer && std::rename(temporary_.c_str(), path_.c_str()) != 0)
+      return file_error(path_, "cannot be written", errno);
     return {};
   }
 
  private:
-  static std::string temporary(const std::string& path) { return fmt::format("{}.tmp.{}", path, ::getpid()); }
-
-  const std::string& directory_;
-  std::vector<std::string> paths_;
-  Descriptor file_;  ///< open file of the last path
+  const std::string path_, temporary_;
+  Descriptor file_;
 };
 
 /// Rank 0's side of the transfer.
@@ -133,9 +107,8 @@ class Gathering {
 
  private:
   double seconds_left() const { return setup_.total_seconds() - seconds_since(begun_); }
-  Result<std::string> ask(int rank, const std::string& what);
+  Result<std::string> ask(int rank, std::size_t offset);
   Result<bool> take(const std::string& request, std::string& answer);
-  Status bring_file(int rank, const std::string& name, std::int64_t bytes, Arrivals& arrivals);
 
   const GatheringSetup& setup_;
   const Clock::time_point begun_ = Clock::now();
@@ -155,8 +128,8 @@ Result<bool> Gathering::take(const std::string& request, std::string& answer) {
   }
 }
 
-Result<std::string> Gathering::ask(int rank, const std::string& what) {
-  const std::string request = fmt::format("{} {}", rank, what);
+Result<std::string> Gathering::ask(int rank, std::size_t offset) {
+  const std::string request = fmt::format("{} {}", rank, offset);
   std::string answer;
   const auto answered = [&]() -> Result<bool> {
     EGT_TRY_ASSIGN(const bool came, take(request, answer));
@@ -179,24 +152,16 @@ Result<std::string> Gathering::ask(int rank, const std::string& what) {
   return Status(StatusCode::io_error, answer.substr(1));
 }
 
-Status Gathering::bring_file(int rank, const std::string& name, std::int64_t bytes, Arrivals& arrivals) {
-  EGT_TRY(arrivals.begin(name));
-  for (std::int64_t offset = 0; offset < bytes;) {
-    EGT_TRY_ASSIGN(const std::string chunk, ask(rank, fmt::format("{} {}", name, offset)));
-    if (chunk.empty()) return {StatusCode::io_error, name + ": became shorter"};
-    EGT_TRY(arrivals.add(chunk));
-    offset += static_cast<std::int64_t>(chunk.size());
-  }
-  return {};
-}
-
 Status Gathering::bring(int rank) {
-  EGT_TRY_ASSIGN(std::string listed, ask(rank, list_request));
-  Arrivals arrivals(setup_.directory);
-  std::istringstream list(std::move(listed));
-  std::int64_t bytes = 0;
-  for (std::string name; list >> bytes >> name;) EGT_TRY(bring_file(rank, name, bytes, arrivals));
-  return arrivals.keep();
+  Arrival arrival(setup_.directory + "/" + journal_name(rank));
+  std::string chunk;
+  std::size_t offset = 0;
+  do {
+    EGT_TRY_ASSIGN(chunk, ask(rank, offset));
+    EGT_TRY(arrival.add(chunk));
+    offset += chunk.size();
+  } while (chunk.size() == chunk_bytes);
+  return arrival.keep();
 }
 
 Status Gathering::end() {
@@ -264,7 +229,7 @@ std::vector<std::string> gather_journals(const GatheringSetup& setup) {
   for (int rank = 0; rank < setup.control.place().size; ++rank) {
     if (setup.directories[static_cast<std::size_t>(rank)] == setup.directories.front()) continue;
     Status brought = gathering.bring(rank);
-    // Retry once, since journal parts may have been merged into one file since they were listed.
+    // Retry once: bytes may have been corrupted on the way.
     if (brought.code() == StatusCode::io_error) brought = gathering.bring(rank);
     if (!brought.ok()) failed[brought.what()].push_back(rank);
   }
@@ -285,13 +250,10 @@ Status offer_journals(const GatheringSetup& setup) {
     if (request.empty()) return {};
     std::istringstream words(request);
     int rank = 0;
-    std::string name;
     std::int64_t offset = 0;
-    words >> rank >> name >> offset;
+    words >> rank >> offset;
     if (rank != own) continue;
-    const std::string answer =
-        answer_text(name == list_request ? list_journal(setup.directory, own)
-                                         : read_chunk(setup.directory + "/" + name, offset));
+    const std::string answer = answer_text(read_chunk(setup.directory + "/" + journal_name(own), offset));
     EGT_TRY(setup.control.send_to_root(request + "\n" + answer));
   }
 }

@@ -33,9 +33,8 @@ struct GatheringSetup {
 };
 
 /// Runs on rank 0 while all other ranks run `offer_journals`. Copies the journals from other directories into
-/// its own, under the same names, chunk by chunk. A rank's files are kept only if all have arrived. An
-/// existing file is replaced only by one that begins with its full content. Returns one printable line with
-/// the location per failed copy; empty if all succeeded.
+/// its own, under the same names, chunk by chunk. An existing file is replaced only by one that begins with
+/// its full content. Returns one printable line with the location per failed copy; empty if all succeeded.
 std::vector<std::string> gather_journals(const GatheringSetup& setup);
 /// Runs on the other ranks and answers rank 0's requests until it ends them. The journal must not be written
 /// meanwhile.

@@ -51,7 +51,7 @@ Status Run::prepare() {
     const Status own = own_device_error();
     if (!agree(control_, own).ok()) return report_failed_start(own);
   }
-  if (!ready.ok() && environment_) leave_nothing_behind();
+  if (!ready.ok() && environment_) leave_nothing_behind(ready.code() != StatusCode::timeout);
   return ready;
 }
 
@@ -101,8 +101,9 @@ void Run::open_environment() {
   workloads_ = purpose_.make_workloads(*environment_);
 }
 
-/// The run did not start: removes everything created for it, on every rank.
-void Run::leave_nothing_behind() {
+/// The run did not start: removes everything created for it, on every rank. `all_answer`: else a rank hangs,
+/// so that its files stay, and no one waits for it again.
+void Run::leave_nothing_behind(bool all_answer) {
   recovery_.reset();  // first stop all writers of the journal
   crash_report_.reset();
   stalls_.reset();
@@ -114,8 +115,8 @@ void Run::leave_nothing_behind() {
     journal_.reset();
     remove_journal();
   }
-  workloads_.clear();        // including their test files
-  (void)control_.barrier();  // the folder is removed after all ranks' files
+  workloads_.clear();                        // including their test files
+  if (all_answer) (void)control_.barrier();  // the folder is removed after all ranks' files
   if (log_) log_->discard();
   directory_.discard();
 }

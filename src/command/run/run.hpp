@@ -123,7 +123,7 @@ class Run {
   Status open_platform();
   std::unique_ptr<Device> with_injections(std::unique_ptr<Device> device);
   Status choose_options(const BackendChoice& choice);
-  void leave_nothing_behind();
+  void leave_nothing_behind(bool all_answer);
   void remove_journal() const;
   std::optional<Activity> blocked_file() const;
   void leave_when_told(const std::stop_token& stop);

@@ -15,7 +15,6 @@
 #include <cstring>
 #include <future>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "egt/core/file_io.hpp"
@@ -24,7 +23,7 @@
 #include "egt/core/record_queue.hpp"
 #include "egt/core/units.hpp"
 #include "judge/record_schema.hpp"
-#include "report/journal/journal_parts.hpp"
+#include "report/journal/journal_files.hpp"
 
 namespace egt {
 namespace {
@@ -44,7 +43,7 @@ bool must_be_on_disk(const Record& record) {
   return record.kind == RecordKind::end && text_at(record.body, "reason") != "signal";
 }
 
-/// Records that may be dropped or thinned have no number, so every gap is lost evidence.
+/// Records that may be dropped have no number, so every gap is lost evidence.
 std::string line_of(const Record& record, RecordCount& count) {
   Json json = to_json(record);
   if (!may_be_dropped(record.kind)) json["number"] = ++count;
@@ -132,60 +131,47 @@ std::string journal_name(int rank) {
 
 /// State shared by the journal and its thread.
 struct Journal::Shared {
+  explicit Shared(Descriptor opened) : file(std::move(opened)), length(length_of(file.get())) {}
+
+  const Descriptor file;
   std::atomic<bool> dirty = false;
-  std::atomic<int> sync_error = 0;       ///< an errno, `deleted` or `truncated`
-  std::atomic<std::int64_t> length = 0;  ///< min size of the open file in bytes
+  std::atomic<int> sync_error = 0;   ///< an errno, `deleted` or `truncated`
+  std::atomic<std::int64_t> length;  ///< min size of the open file in bytes
   std::mutex mutex;
   std::condition_variable wake;
-  std::shared_ptr<const Descriptor> file;    ///< the open file
-  std::shared_ptr<const Descriptor> closed;  ///< closed part not yet thinned; else null
   bool stopping = false;
   bool ended = false;
 
-  void keep(const std::string& directory, int rank, std::int64_t history_bytes);
+  void keep(const std::string& path);
   void check_place(const std::string& path);
-  void sync(const Descriptor& one);
 };
 
 /// Main loop of the thread.
-void Journal::Shared::keep(const std::string& directory, int rank, std::int64_t history_bytes) {
+void Journal::Shared::keep(const std::string& path) {
   std::unique_lock lock(mutex);
-  for (;;) {
-    wake.wait_for(lock, sync_period, [&] { return stopping || closed; });
-    if (stopping) break;
-    check_place(directory + "/" + journal_name(rank));
-    const std::shared_ptr<const Descriptor> now = file, part = closed;
+  while (!wake.wait_for(lock, sync_period, [&] { return stopping; })) {
     lock.unlock();
-    if (part && ::fdatasync(part->get()) != 0) sync_error = errno;
-    sync(*now);
-    // A history that cannot be thinned (full disk, read-only folder) stays as it is.
-    if (part) static_cast<void>(thin_history(directory, rank, history_bytes));
+    check_place(path);
+    if (dirty.exchange(false) && ::fdatasync(file.get()) != 0) sync_error = errno;
     lock.lock();
-    if (part) closed.reset();
   }
   ended = true;
   wake.notify_all();
 }
 
 /// Checks that the open file still has its name and all written bytes. Log rotation moves or truncates files.
-/// The caller holds `mutex`, so that the journal's own rotation is complete.
 void Journal::Shared::check_place(const std::string& path) {
   const std::int64_t written = length;
   struct stat open {
   }, named{};
-  if (::fstat(file->get(), &open) != 0) return;
+  if (::fstat(file.get(), &open) != 0) return;
   if (open.st_size < written) sync_error = truncated;
   const bool is_found = ::stat(path.c_str(), &named) == 0;
   const bool is_other = is_found && (named.st_ino != open.st_ino || named.st_dev != open.st_dev);
   if (is_other || (!is_found && errno == ENOENT)) sync_error = deleted;
 }
 
-void Journal::Shared::sync(const Descriptor& one) {
-  if (dirty.exchange(false) && ::fdatasync(one.get()) != 0) sync_error = errno;
-}
-
-Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int rank, Mode mode,
-                                               const JournalLimits& limits) {
+Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int rank, Mode mode) {
   const std::string path = directory + "/" + journal_name(rank);
   const int exclusive = mode == Mode::create ? O_EXCL : 0;
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | exclusive | O_APPEND | O_CLOEXEC, 0644);
@@ -194,7 +180,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int
         StatusCode::invalid_argument,
         fmt::format("{}: exists already; two runs in one directory: give each its own --output", path));
   if (descriptor < 0) return failed_at(path, "cannot be created", errno);
-  auto file = std::make_shared<const Descriptor>(descriptor);
+  Descriptor file(descriptor);
   std::string unlocked;
   EGT_TRY(lock(descriptor, path, unlocked));
   EGT_TRY(cut_torn_line(descriptor, path));
@@ -202,7 +188,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int
     if (mode == Mode::create) ::unlink(path.c_str());
     return taken;
   }
-  std::unique_ptr<Journal> journal(new Journal(directory, rank, limits, std::move(file)));
+  std::unique_ptr<Journal> journal(new Journal(path, std::move(file)));
   journal->unlocked_ = std::move(unlocked);
   const Status started = journal->start();
   if (!started.ok() && mode == Mode::create) ::unlink(path.c_str());
@@ -210,24 +196,12 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int
   return journal;
 }
 
-Journal::Journal(std::string directory, int rank, const JournalLimits& limits,
-                 std::shared_ptr<const Descriptor> file)
-    : directory_(std::move(directory)),
-      rank_(rank),
-      limits_(limits),
-      path_(directory_ + "/" + journal_name(rank)),
-      file_(std::move(file)),
-      rotate_at_(limits.part),
-      shared_(std::make_shared<Shared>()) {
-  shared_->file = file_;
-  shared_->length = length_of(file_->get());
-}
+Journal::Journal(std::string path, Descriptor file)
+    : path_(std::move(path)), shared_(std::make_shared<Shared>(std::move(file))) {}
 
 Status Journal::start() {
-  EGT_TRY_ASSIGN(keeper_, start_thread("the journal", [shared = shared_, directory = directory_, rank = rank_,
-                                                       history = limits_.history] {
-                   shared->keep(directory, rank, history);
-                 }));
+  EGT_TRY_ASSIGN(keeper_,
+                 start_thread("the journal", [shared = shared_, path = path_] { shared->keep(path); }));
   return {};
 }
 
@@ -248,64 +222,42 @@ Status Journal::failed(const char* what, int error) const {
   return failed_at(path_, what, error);
 }
 
+bool RecordSpacing::admits(RecordKind kind, double seconds) {
+  constexpr double share = 0.001;
+  if (kind != RecordKind::progress && kind != RecordKind::epoch) return true;
+  const auto [last, is_first] = last_.try_emplace(kind, seconds);
+  if (!is_first && seconds - last->second < seconds * share) return false;
+  last->second = seconds;
+  return true;
+}
+
 Status Journal::write(const Record& record) {
+  if (!spacing_.admits(record.kind, seconds_since(opened_))) return {};
   const std::string line = line_of(record, *count_);
-  const std::int64_t before = length_of(file_->get());
+  const std::int64_t before = length_of(shared_->file.get());
   if (before < shared_->length) shared_->sync_error = truncated;
-  if (const int error = write_all(file_->get(), line)) {
+  if (const int error = write_all(shared_->file.get(), line)) {
     // Best effort: readers tolerate a torn line at the end, but not in the middle.
-    if (::ftruncate(file_->get(), before) != 0)
+    if (::ftruncate(shared_->file.get(), before) != 0)
       return failed("cannot be cut back after a failed write", errno);
     return failed("cannot be written", error);
   }
   // Other writers, see append_records, may have added lines meanwhile.
-  std::string stored(static_cast<std::size_t>(std::max<std::int64_t>(0, length_of(file_->get()) - before)),
-                     '\0');
-  if (::pread(file_->get(), stored.data(), stored.size(), before) >= 0 &&
+  std::string stored(
+      static_cast<std::size_t>(std::max<std::int64_t>(0, length_of(shared_->file.get()) - before)), '\0');
+  if (::pread(shared_->file.get(), stored.data(), stored.size(), before) >= 0 &&
       stored.find(line) == std::string::npos)
     return {StatusCode::io_error, path_ + ": does not hold what was written"};
   const std::int64_t length = before + static_cast<std::int64_t>(line.size());
   shared_->length = length;
   shared_->dirty = true;
   if (must_be_on_disk(record)) EGT_TRY(sync());
-  if (length >= rotate_at_) rotate(length);
   return {};
-}
-
-/// Renames the file to a closed part and opens a new one. On failure the old file keeps growing.
-void Journal::rotate(std::int64_t length) {
-  const std::lock_guard lock(shared_->mutex);
-  if (shared_->closed) return;  // one part at a time
-  rotate_at_ = length + limits_.part;
-  const auto next = next_part();
-  if (!next || std::rename(path_.c_str(), next->c_str()) != 0) return;
-  const int descriptor = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (descriptor < 0) {
-    static_cast<void>(std::rename(next->c_str(), path_.c_str()));
-    return;
-  }
-  static_cast<void>(::flock(descriptor, LOCK_EX | LOCK_NB));
-  shared_->closed = std::exchange(file_, std::make_shared<const Descriptor>(descriptor));
-  shared_->file = file_;
-  shared_->length = 0;
-  shared_->wake.notify_all();
-  rotate_at_ = limits_.part;
-}
-
-/// The path of the next closed part; empty if the folder cannot be read.
-std::optional<std::string> Journal::next_part() const {
-  const auto parts = find_journal_parts(directory_);
-  if (!parts.ok()) return std::nullopt;
-  std::uint64_t number = 1;
-  for (const JournalPart& part : parts.value())
-    if (part.rank == rank_) number = std::max(number, part.last + 1);
-  return directory_ + "/" + journal_part_name(rank_, number, number);
 }
 
 Status Journal::flush() {
   if (const auto now = Clock::now(); now - looked_ >= sync_period) {  // the thread may block on a busy disk
     looked_ = now;
-    const std::lock_guard lock(shared_->mutex);
     shared_->check_place(path_);
   }
   const int error = shared_->sync_error.exchange(0);
@@ -321,7 +273,7 @@ Status Journal::flush() {
 
 Status Journal::sync() {
   shared_->dirty = false;
-  if (::fdatasync(file_->get()) != 0) return failed("cannot be brought to disk", errno);
+  if (::fdatasync(shared_->file.get()) != 0) return failed("cannot be brought to disk", errno);
   return {};
 }
 
@@ -385,16 +337,16 @@ Status append_records(const std::string& directory, std::vector<Record>& records
 }
 
 Status await_writers(const std::string& directory, double patience_seconds) {
-  EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
+  EGT_TRY_ASSIGN(const std::vector<JournalFile> journals, find_journals(directory));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_seconds);
-  for (const JournalPart& part : parts) {
-    const Descriptor file(part.is_open ? ::open(part.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1);
+  for (const JournalFile& journal : journals) {
+    const Descriptor file(::open(journal.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     if (!file.valid()) continue;  // the later read reports it
     const auto is_busy = [&] { return ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; };
     bool busy = is_busy();
     for (; busy && std::chrono::steady_clock::now() < deadline; busy = is_busy())
       std::this_thread::sleep_for(lock_period);
-    if (busy) return is_written(part.path);
+    if (busy) return is_written(journal.path);
   }
   return {};
 }

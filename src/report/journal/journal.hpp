@@ -2,8 +2,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,29 +14,30 @@
 
 namespace egt {
 
-/// "journal.rank3.jsonl": the open file of the journal. A long run also has closed parts, such as
-/// "journal.rank3.1-7.jsonl"; `read_journals` reads them too.
+/// "journal.rank3.jsonl"
 std::string journal_name(int rank);
 
 /// Number of numbered records of a rank in this part of the run. Every record that is evidence has a number,
 /// starting at 1, so that readers detect gaps. Journals of earlier versions have none.
 using RecordCount = std::atomic<std::uint64_t>;
 
-/// Size limits of a rank's journal, in bytes.
-struct JournalLimits {
-  std::int64_t part = 32 << 20;     ///< size at which the file is closed and a new one opened
-  std::int64_t history = 32 << 20;  ///< total size of the closed parts, above which they are thinned
+/// Keeps the journal of a long run small: progress and epoch records have growing distances of 0.1 % of the
+/// time so far. At one per second a day has 5,500 of each and a month 8,900, of some 10 KB. All other records
+/// are kept.
+class RecordSpacing {
+ public:
+  /// Whether to keep this record; `seconds` since the journal was opened. The distance is 1/3600 of that
+  /// time.
+  bool admits(RecordKind kind, double seconds);
+
+ private:
+  std::map<RecordKind, double> last_;  ///< time of the last record kept
 };
 
 /// Writes a rank's records as JSON lines. Each record is in the kernel when `write` returns, so a process
 /// crash loses none. Faults (also injected ones), losses, and the end of a run without a signal are also on
 /// disk by then. Others are synced within about a second by the journal's own thread, since a busy disk may
 /// block.
-///
-/// The journal stays bounded for any duration. The same thread thins the closed parts, in which progress,
-/// epoch and notice records are kept every 2^k seconds. The interval is uniform over the run and as small as
-/// `history` allows. All other records are kept. At no time is a record in no file, or a part half written. A
-/// crash leaves the parts before or after thinning, or both, which the reader detects.
 ///
 /// The file is locked while the process lives, so that no other process writes to it.
 ///
@@ -50,7 +51,7 @@ class Journal : public Sink {
   /// unavailable: it cannot be created, or another process is writing it, as the text says. no_space: the
   /// disk cannot hold the run's first records; no new file remains.
   static Result<std::unique_ptr<Journal>> open(const std::string& directory, int rank,
-                                               Mode mode = Mode::create, const JournalLimits& limits = {});
+                                               Mode mode = Mode::create);
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
   ~Journal() override;
@@ -68,23 +69,17 @@ class Journal : public Sink {
  private:
   struct Shared;
 
-  Journal(std::string directory, int rank, const JournalLimits& limits,
-          std::shared_ptr<const Descriptor> file);
+  Journal(std::string path, Descriptor file);
   Status start();
   Status failed(const char* what, int error) const;
   Status sync();
-  void rotate(std::int64_t length);
-  std::optional<std::string> next_part() const;
 
-  const std::string directory_;
-  const int rank_;
-  const JournalLimits limits_;
   const std::string path_;
-  std::shared_ptr<const Descriptor> file_;  ///< an abandoned thread may be its last user
   std::string unlocked_;
-  std::int64_t rotate_at_;  ///< bytes
   const std::shared_ptr<RecordCount> count_ = std::make_shared<RecordCount>(0);
   const std::shared_ptr<Shared> shared_;
+  const Clock::time_point opened_ = Clock::now();
+  RecordSpacing spacing_;
   Clock::time_point looked_ = Clock::now();  ///< last check that the file is still in place
   std::thread keeper_;  ///< shares ownership of `shared_`, since a hanging disk may outlive the journal
 };
@@ -121,7 +116,7 @@ enum class JournalContent {
              ///< the last of consecutive progress records
 };
 
-/// Reads all records of all journals in `directory`, from all parts, without lines torn by a crash.
+/// Reads all records of all journals in `directory`, without lines torn by a crash.
 /// unavailable: no such directory, or no journal in it. `see`, if not null, gets each record in turn, also
 /// those that `content` excludes.
 Result<Journals> read_journals(const std::string& directory,

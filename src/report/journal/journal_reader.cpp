@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <fstream>
-#include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -10,7 +8,7 @@
 #include "egt/core/units.hpp"
 #include "egt/core/wait.hpp"
 #include "report/journal/journal.hpp"
-#include "report/journal/journal_parts.hpp"
+#include "report/journal/journal_files.hpp"
 
 namespace egt {
 namespace {
@@ -61,15 +59,15 @@ class NumberCheck {
 };
 
 /// Reads as much evidence as possible, even from damaged files.
-void read_part(const JournalPart& part, JournalContent content, Sink* see, NumberCheck& numbers,
-               Journals& journals) {
+void read_journal(const JournalFile& file, JournalContent content, Sink* see, Journals& journals) {
+  NumberCheck numbers(file.rank, journals.problems);
   int number = 0, wrong = 0, foreign = 0;
-  const Status read = for_each_line(part.path, [&](JournalLine& line) -> Status {
+  const Status read = for_each_line(file.path, [&](JournalLine& line) -> Status {
     ++number;
-    if (line.is_record && line.record.rank != part.rank) {
+    if (line.is_record && line.record.rank != file.rank) {
       if (foreign++ == 0)
         journals.problems.push_back(
-            fmt::format("{}: line {} is a record of rank {}", part.path, number, line.record.rank));
+            fmt::format("{}: line {} is a record of rank {}", file.path, number, line.record.rank));
       return {};
     }
     if (line.is_record) numbers.add(line.number);
@@ -77,23 +75,23 @@ void read_part(const JournalPart& part, JournalContent content, Sink* see, Numbe
     if (line.is_record)
       keep(std::move(line.record), content, journals.records);
     else if (line.has_newline && ++wrong <= max_told_lines)
-      journals.problems.push_back(fmt::format("{}: line {} is no record", part.path, number));
+      journals.problems.push_back(fmt::format("{}: line {} is no record", file.path, number));
     return {};
   });
   if (wrong > max_told_lines)
     journals.problems.push_back(
-        fmt::format("{}: and {} without a record", part.path,
+        fmt::format("{}: and {} without a record", file.path,
                     counted(static_cast<std::uint64_t>(wrong - max_told_lines), "more line")));
   if (!read.ok()) journals.problems.push_back(read.what());
 }
 
-/// Whether an end record follows the last start record in the last bytes of the file; none: it has neither.
-std::optional<bool> is_ended(const std::string& path) {
+/// Whether an end record follows the last start record in the last bytes of the file.
+bool is_ended(const std::string& path) {
   constexpr std::streamoff tail_bytes = 4 << 20;
   std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return std::nullopt;
+  if (!file) return false;
   file.seekg(std::max<std::streamoff>(0, file.tellg() - std::streampos(tail_bytes)));
-  std::optional<bool> ended;
+  bool ended = false;
   const auto names = [](const std::string& line, RecordKind kind) {
     return line.find(fmt::format("\"{}\"", to_string(kind))) != std::string::npos;
   };
@@ -109,15 +107,9 @@ std::optional<bool> is_ended(const std::string& path) {
 }
 
 Status find_ends(const std::string& directory, const std::vector<int>& ranks) {
-  EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
-  std::map<int, bool> ended;  // by the last part that has such a record
-  for (const JournalPart& part : parts)
-    if (std::binary_search(ranks.begin(), ranks.end(), part.rank))
-      if (const auto one = is_ended(part.path)) ended[part.rank] = *one;
   for (const int rank : ranks)
-    if (!ended[rank])
-      return {StatusCode::io_error, fmt::format("{}/{}: the record of the rank's end is not in the file",
-                                                directory, journal_name(rank))};
+    if (const std::string path = directory + "/" + journal_name(rank); !is_ended(path))
+      return {StatusCode::io_error, fmt::format("{}: the record of the rank's end is not in the file", path)};
   return {};
 }
 
@@ -135,19 +127,14 @@ Status check_ends(const std::string& directory, const std::vector<int>& ranks, d
 }
 
 Result<Journals> read_journals(const std::string& directory, JournalContent content, Sink* see) {
-  EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
-  if (parts.empty())
+  EGT_TRY_ASSIGN(const std::vector<JournalFile> files, find_journals(directory));
+  if (files.empty())
     return Status(StatusCode::unavailable, fmt::format("{}: holds no journal of a run", directory));
   Journals journals;
-  std::optional<NumberCheck> numbers;  // of the current rank
-  for (const JournalPart& part : parts) {
-    if (journals.ranks.empty() || journals.ranks.back() != part.rank) {
-      journals.ranks.push_back(part.rank);
-      numbers.emplace(part.rank, journals.problems);
-    }
-    read_part(part, content, see, *numbers, journals);
+  for (const JournalFile& file : files) {
+    journals.ranks.push_back(file.rank);
+    read_journal(file, content, see, journals);
   }
-  numbers.reset();
   return journals;
 }
 

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "egt/core/record.hpp"
+#include "egt/core/status.hpp"
+
+namespace egt {
+
+struct JournalFile {
+  int rank = 0;
+  std::string path;
+};
+
+/// The journals in a directory, by rank.
+Result<std::vector<JournalFile>> find_journals(const std::string& directory);
+
+/// One line of a journal.
+struct JournalLine {
+  std::string text;          ///< without its newline; `take` may change it
+  bool is_record = false;    ///< else `record` is empty
+  bool has_newline = true;   ///< else it is the file's last line
+  std::uint64_t number = 0;  ///< record number; 0: none
+  Record record;
+};
+
+/// Passes every non-empty line of the file to `take`; an oversized line is cut. unavailable: the file cannot
+/// be opened or is not regular; io_error.
+Status for_each_line(const std::string& path, const std::function<Status(JournalLine&)>& take);
+
+}  // namespace egt
