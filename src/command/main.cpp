@@ -25,9 +25,13 @@ using namespace egt;
 
 constexpr double control_timeout_s = 300.0;  // a peer may still fill its memory or complete its file
 
-/// The only place that prints why a run did not start or how a command failed.
+/// The only place that prints why a run did not start or how a command failed. Ranks other than 0 have the
+/// same error, except where communication failed.
 int fail(const Status& status, int rank) {
-  if (rank == 0) fmt::print(stderr, "extreme_gpu_trainer: {}\n", status.what());
+  const bool is_own = rank > 0 && status.code() == StatusCode::aborted;
+  if (rank == 0 || is_own)
+    fmt::print(stderr, "extreme_gpu_trainer: {}{}\n", is_own ? fmt::format("rank {}: ", rank) : "",
+               status.what());
   return exit_code_of(status);
 }
 

@@ -35,6 +35,18 @@ std::optional<std::uint32_t> only_word(const Digest& digest) {
   return again == digest ? std::optional(word) : std::nullopt;
 }
 
+std::string sealed(std::string_view text) {
+  return to_string(digest_of(text)).append(text);
+}
+
+Result<std::string> unsealed(std::string sealed) {
+  constexpr std::size_t digits = 32;
+  std::string text = sealed.size() < digits ? std::string() : sealed.substr(digits);
+  sealed.resize(std::min(sealed.size(), digits));
+  if (sealed != to_string(digest_of(text))) return Status(StatusCode::aborted, "a text changed in transit");
+  return text;
+}
+
 std::string to_string(const Digest& digest) {
   return fmt::format("{:016x}{:016x}", digest.a, digest.b);
 }

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "egt/core/text.hpp"
+
 namespace egt {
 
 namespace {
@@ -14,10 +16,14 @@ std::string encode(const Status& status) {
   return status.ok() ? std::string() : fmt::format("{} {}", static_cast<int>(status.code()), status.what());
 }
 
+/// Never ok, since only an empty text is.
 Status decode(const std::string& text) {
-  if (text.empty()) return {};
   const std::size_t space = text.find(' ');
-  return Status(static_cast<StatusCode>(std::atoi(text.substr(0, space).c_str())), text.substr(space + 1));
+  const int code = std::atoi(text.substr(0, space).c_str());
+  if (space == text.npos || code <= static_cast<int>(StatusCode::ok) ||
+      code > static_cast<int>(StatusCode::internal))
+    return {StatusCode::internal, "no status, but: " + printable(text)};
+  return Status(static_cast<StatusCode>(code), text.substr(space + 1));
 }
 
 }  // namespace
@@ -35,6 +41,8 @@ Result<std::vector<std::string>> all_gather(Control& control, const std::string&
     texts.push_back(joined.substr(begin, std::strtoull(joined.c_str() + at, nullptr, 10)));
     at = begin + texts.back().size();
   }
+  if (std::ssize(texts) != control.place().size)
+    return Status(StatusCode::internal, "the texts of all ranks did not reach rank 0");
   return texts;
 }
 

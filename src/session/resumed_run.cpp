@@ -1,6 +1,7 @@
 #include "session/resumed_run.hpp"
 
 #include <algorithm>
+#include <fstream>
 
 #include <fmt/format.h>
 
@@ -88,6 +89,12 @@ Result<ResumePoint> resume_point_of(const std::string& directory, const std::vec
   if (start.is_null()) return refused(directory, "it was cut before it began; start a new run");
   ResumePoint point = resume_point_from(start);
   const RunReport report = report_of(records);
+  const Json result = Json::parse(std::ifstream(directory + "/result.json"), nullptr, false);
+  if (text_at(result, "verdict") == "fault" && report.verdict.name != "fault" &&
+      text_at(result, "run_id") == point.run_id)
+    return refused(directory,
+                   "its result.json has the verdict fault, which the journals do not show, since "
+                   "records are missing; start a new run");
   point.verdict = report.verdict.name;
   point.exit_code = report.verdict.exit_code;
   point.is_complete = ended_by_itself(parts.back(), point.size);

@@ -64,7 +64,8 @@ struct Job {
   std::optional<ExaminationFailure> failure = {};
   /// Step that a rank does not reach at first, as if it were stuck; then all ranks restart. -1: none.
   std::function<std::int64_t(int rank)> stuck_before = {};
-  int spoilt_rank = -1;  ///< the state that this rank restores first differs from the kept one
+  int spoilt_rank = -1;          ///< the state that this rank restores first differs from the kept one
+  bool spoilt_at_start = false;  ///< instead its state changes before it is kept as the initial one
   int extreme_iterations = 1;
   bool covers_all = false;         ///< every pass is compared with a second one
   std::int64_t votes_from = 1000;  ///< all ranks vote for the end from this step on
@@ -232,10 +233,13 @@ class TrainingJobs : public ::testing::Test {
           });
         return {};
       };
-    if (job.spoilt_rank == rank())
+    const std::size_t weight_bytes =
+        static_cast<std::size_t>(ParameterLayout(job.layers).size()) * sizeof(float);
+    if (job.spoilt_rank == rank() && job.spoilt_at_start)
+      device.spoil_before_next_copy(weight_bytes);
+    else if (job.spoilt_rank == rank())
       environment.publish = [&, began = false]() mutable -> Status {
-        const auto words = static_cast<std::size_t>(ParameterLayout(job.layers).size());
-        if (!std::exchange(began, true)) device.spoil_next_copy(words * sizeof(float));
+        if (!std::exchange(began, true)) device.spoil_next_copy(weight_bytes);
         return {};
       };
     if (job.failure && rank() == job.failure->rank)
@@ -338,7 +342,10 @@ class TrainingJobs : public ::testing::Test {
   void run_steps(Workload& workload, CorruptingDevice& device, RestartableCommunicator& communicator,
                  const Job& job, std::jthread& interrupter, SharedRestart& asked, Outcome& outcome) {
     ASSERT_OK(workload.prepare());
-    ASSERT_OK(workload.start());
+    const Status started = workload.start();
+    if (!started.ok()) outcome.failure = started.what();
+    if (!started.ok() && job.spoilt_at_start) return;
+    ASSERT_OK(started);
     std::int64_t next = 0, stuck_before = job.stuck_before ? job.stuck_before(rank()) : -1;
     for (;;) {
       const Status made = make_steps(workload, device, job, next, std::exchange(stuck_before, -1));

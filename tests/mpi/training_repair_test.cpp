@@ -112,6 +112,19 @@ TEST_F(TrainingRepairOnRanks, AKeptStateThatChangedIsAFaultAndEndsTheRun) {
   EXPECT_EQ(kept->at("blame"), "certain");
 }
 
+TEST_F(TrainingRepairOnRanks, AnInitialStateThatDiffersIsBlamedOnNoHealthyRank) {
+  if (size() < 2) GTEST_SKIP() << "needs a peer";
+  for (const int spoilt : {0, size() - 1}) {
+    const Outcome outcome = run({.spoilt_rank = spoilt, .spoilt_at_start = true, .covers_all = true});
+    EXPECT_THAT(outcome.failure, testing::StartsWith("the kept initial state ")) << all_of(outcome.faults);
+    ASSERT_FALSE(outcome.of_kind("replica").empty());
+    for (const Json& fault : outcome.of_kind("replica")) {
+      EXPECT_EQ(fault.at("rank"), size() > 2 ? Json(spoilt) : Json(nullptr)) << fault.dump();
+      EXPECT_NE(fault.at("blame"), "certain") << fault.dump();
+    }
+  }
+}
+
 // Several faults in one check period, and faults long before it
 
 TEST_F(TrainingRepairOnRanks, FaultsOfTwoRanksInOnePeriodAreBothToldAndBlamed) {

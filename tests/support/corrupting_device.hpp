@@ -36,14 +36,21 @@ class CorruptingDevice : public ForwardingDevice {
   /// Applies to GEMMs enqueued after this call.
   void set_broken(bool broken) { broken_ = broken; }
 
-  /// After the next copy of so many bytes, a word of its result is changed.
+  /// After the next copy of so many bytes, a word of its result is changed; before it, one of its source.
   void spoil_next_copy(std::size_t bytes) { spoilt_bytes_ = bytes; }
+  void spoil_before_next_copy(std::size_t bytes) { spoilt_source_bytes_ = bytes; }
 
   Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
+    const auto spoil = [&](const void* data) {
+      auto* const words = static_cast<std::uint32_t*>(const_cast<void*>(data));
+      return flip({words, bytes / sizeof(std::uint32_t)}, {.mask = 1u << 20}, stream);
+    };
+    if (bytes == spoilt_source_bytes_) EGT_TRY(spoil(from));
     EGT_TRY(ForwardingDevice::copy(to, from, bytes, stream));
-    if (bytes != spoilt_bytes_) return {};
-    spoilt_bytes_ = 0;
-    return flip({static_cast<std::uint32_t*>(to), bytes / sizeof(std::uint32_t)}, {.mask = 1u << 20}, stream);
+    if (bytes == spoilt_bytes_) EGT_TRY(spoil(to));
+    for (std::size_t* one : {&spoilt_bytes_, &spoilt_source_bytes_})
+      if (bytes == *one) *one = 0;
+    return {};
   }
   Status gemm(const Gemm& gemm, Stream& stream) override {
     Gemm made = gemm;
@@ -116,7 +123,7 @@ class CorruptingDevice : public ForwardingDevice {
   const Flip flip_;
   const SystematicError error_;
   bool broken_ = false;
-  std::size_t spoilt_bytes_ = 0;
+  std::size_t spoilt_bytes_ = 0, spoilt_source_bytes_ = 0;
   int updates_ = 0;
   Buffer zeros_;
 };

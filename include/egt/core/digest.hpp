@@ -7,6 +7,7 @@
 
 #include "egt/core/math/hd.hpp"
 #include "egt/core/pattern.hpp"
+#include "egt/core/status.hpp"
 
 namespace egt {
 
@@ -47,6 +48,10 @@ std::optional<std::uint32_t> only_word(const Digest& digest);
 
 /// Digest of the bytes, zero-padded to a whole word.
 Digest digest_of(std::string_view text);
+
+/// The text with its digest, for `unsealed`, which returns aborted if any bit changed since.
+std::string sealed(std::string_view text);
+Result<std::string> unsealed(std::string sealed);
 
 /// As 32 hexadecimal digits.
 std::string to_string(const Digest& digest);

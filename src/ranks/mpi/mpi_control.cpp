@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <numeric>
 #include <utility>
 
+#include "egt/core/digest.hpp"
 #include "egt/core/wait.hpp"
 #include "ranks/mpi/mpi_session_impl.hpp"
 
@@ -15,13 +15,28 @@ namespace {
 
 constexpr int text_tag = 1;
 
+/// Length of a text, sent twice: a wrong one would make MPI write behind the memory of the text.
+struct Length {
+  std::uint64_t value = 0, inverse = ~std::uint64_t{0};
+  Status check() const {
+    return value == ~inverse ? Status()
+                             : Status(StatusCode::aborted, "the length of a text changed in transit");
+  }
+};
+constexpr int length_words = 2;
+static_assert(sizeof(Length) == length_words * sizeof(std::uint64_t));
+
+Length length_of(const std::string& text) {
+  return {text.size(), ~std::uint64_t{text.size()}};
+}
+
 /// One collective in progress and its memory, kept together since MPI may use it after a timeout.
 struct Collective {
   MPI_Request request = MPI_REQUEST_NULL;
   std::string mine;
   std::string all;
-  std::uint64_t my_length = 0;
-  std::vector<std::uint64_t> lengths;  ///< of all ranks, on rank 0
+  Length my_length;
+  std::vector<Length> lengths;  ///< of all ranks, on rank 0
   std::vector<int> counts;
   std::vector<int> offsets;
 };
@@ -89,14 +104,18 @@ Status MpiControl::finish(const std::shared_ptr<Collective>& collective, const c
 Status MpiControl::gather_texts(const std::shared_ptr<Collective>& collective) {
   Collective& c = *collective;
   if (is_root()) {
-    const std::uint64_t total = std::accumulate(c.lengths.begin(), c.lengths.end(), std::uint64_t{0});
+    std::uint64_t total = 0;
+    for (const Length& length : c.lengths) {
+      EGT_TRY(length.check());
+      total += length.value;
+    }
     if (total > INT_MAX) return {StatusCode::invalid_argument, "the ranks' texts exceed 2^31 bytes together"};
     c.all.resize(total);
     int offset = 0;
-    for (const std::uint64_t length : c.lengths) {
-      c.counts.push_back(static_cast<int>(length));
+    for (const Length& length : c.lengths) {
+      c.counts.push_back(static_cast<int>(length.value));
       c.offsets.push_back(offset);
-      offset += static_cast<int>(length);
+      offset += c.counts.back();
     }
   }
   EGT_TRY(mpi_status(MPI_Igatherv(c.mine.data(), static_cast<int>(c.mine.size()), MPI_BYTE, c.all.data(),
@@ -109,18 +128,20 @@ Result<std::vector<std::string>> MpiControl::gather(const std::string& text) {
   if (text.size() > INT_MAX) return Status(StatusCode::invalid_argument, "the text exceeds 2^31 bytes");
   auto collective = std::make_shared<Collective>();
   Collective& c = *collective;
-  c.mine = text;
-  c.my_length = text.size();
+  c.mine = sealed(text);
+  c.my_length = length_of(c.mine);
   c.lengths.resize(is_root() ? static_cast<std::size_t>(size()) : 0);
-  EGT_TRY(mpi_status(
-      MPI_Igather(&c.my_length, 1, MPI_UINT64_T, c.lengths.data(), 1, MPI_UINT64_T, 0, comm_, &c.request),
-      "MPI_Igather"));
+  EGT_TRY(mpi_status(MPI_Igather(&c.my_length, length_words, MPI_UINT64_T, c.lengths.data(), length_words,
+                                 MPI_UINT64_T, 0, comm_, &c.request),
+                     "MPI_Igather"));
   EGT_TRY(finish(collective, "the gathering of all ranks' texts"));
   EGT_TRY(gather_texts(collective));
   std::vector<std::string> texts;
-  for (std::size_t i = 0; i < c.counts.size(); ++i)
-    texts.push_back(
-        c.all.substr(static_cast<std::size_t>(c.offsets[i]), static_cast<std::size_t>(c.counts[i])));
+  for (std::size_t i = 0; i < c.counts.size(); ++i) {
+    EGT_TRY_ASSIGN(std::string one, unsealed(c.all.substr(static_cast<std::size_t>(c.offsets[i]),
+                                                          static_cast<std::size_t>(c.counts[i]))));
+    texts.push_back(std::move(one));
+  }
   return texts;
 }
 
@@ -128,15 +149,18 @@ Result<std::string> MpiControl::broadcast(const std::string& text) {
   if (text.size() > INT_MAX) return Status(StatusCode::invalid_argument, "the text exceeds 2^31 bytes");
   auto collective = std::make_shared<Collective>();
   Collective& c = *collective;
-  c.my_length = text.size();
-  EGT_TRY(mpi_status(MPI_Ibcast(&c.my_length, 1, MPI_UINT64_T, 0, comm_, &c.request), "MPI_Ibcast"));
+  c.mine = sealed(text);
+  c.my_length = length_of(c.mine);
+  EGT_TRY(
+      mpi_status(MPI_Ibcast(&c.my_length, length_words, MPI_UINT64_T, 0, comm_, &c.request), "MPI_Ibcast"));
   EGT_TRY(finish(collective, "the broadcast of rank 0's text"));
-  c.mine = text;
-  c.mine.resize(c.my_length);
-  EGT_TRY(mpi_status(MPI_Ibcast(c.mine.data(), static_cast<int>(c.my_length), MPI_BYTE, 0, comm_, &c.request),
-                     "MPI_Ibcast"));
+  EGT_TRY(c.my_length.check());
+  c.mine.resize(c.my_length.value);
+  EGT_TRY(
+      mpi_status(MPI_Ibcast(c.mine.data(), static_cast<int>(c.mine.size()), MPI_BYTE, 0, comm_, &c.request),
+                 "MPI_Ibcast"));
   EGT_TRY(finish(collective, "the broadcast of rank 0's text"));
-  return std::move(c.mine);
+  return unsealed(std::move(c.mine));
 }
 
 Status MpiControl::barrier() {
@@ -153,7 +177,7 @@ Status MpiControl::send_to_root(std::string text) {
   }
   EGT_TRY(sent_all().status());
   Message& message = *outgoing_.emplace_back(std::make_shared<Message>());
-  message.text = std::move(text);
+  message.text = sealed(text);
   return mpi_status(MPI_Isend(message.text.data(), static_cast<int>(message.text.size()), MPI_BYTE, 0,
                               text_tag, comm_, &message.request),
                     "MPI_Isend");
@@ -189,9 +213,10 @@ Result<std::optional<std::string>> MpiControl::receive() {
   }
   EGT_TRY_ASSIGN(const bool whole, mpi_done({&incoming_->request, 1}));
   if (!whole) return std::optional<std::string>();
-  std::optional<std::string> text = std::move(incoming_->text);
+  Result<std::string> text = unsealed(std::move(incoming_->text));
   incoming_.reset();
-  return text;
+  EGT_TRY(text.status());
+  return std::optional<std::string>(std::move(text.value()));
 }
 
 }  // namespace

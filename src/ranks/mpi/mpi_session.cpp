@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -15,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "egt/core/digest.hpp"
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/process_limits.hpp"
@@ -65,16 +68,24 @@ Result<std::string> own_hostname() {
 Result<std::vector<RankHost>> gather_hosts(MPI_Comm world, MPI_Comm local, const RankPlace& place) {
   struct Entry {
     std::array<char, 256> hostname;
-    int first_rank;
+    std::int64_t first_rank;
+    Digest digest;  ///< of the members before it
   };
-  Entry own{{}, place.rank};
+  const auto digest = [](const Entry& entry) {
+    return digest_of({reinterpret_cast<const char*>(&entry), offsetof(Entry, digest)});
+  };
+  Entry own{{}, place.rank, {}};
   place.hostname.copy(own.hostname.data(), own.hostname.size() - 1);
-  EGT_TRY(mpi_status(MPI_Bcast(&own.first_rank, 1, MPI_INT, 0, local), "MPI_Bcast"));
+  EGT_TRY(mpi_status(MPI_Bcast(&own.first_rank, 1, MPI_INT64_T, 0, local), "MPI_Bcast"));
+  own.digest = digest(own);
   std::vector<Entry> all(static_cast<std::size_t>(place.size));
   EGT_TRY(mpi_status(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, world),
                      "MPI_Allgather"));
   std::vector<RankHost> hosts;
-  for (const Entry& entry : all) hosts.push_back({entry.hostname.data(), entry.first_rank});
+  for (const Entry& entry : all) {
+    if (entry.digest != digest(entry)) return Status(StatusCode::aborted, "a host name changed in transit");
+    hosts.push_back({entry.hostname.data(), static_cast<int>(entry.first_rank)});
+  }
   return hosts;
 }
 

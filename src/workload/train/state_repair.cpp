@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "workload/common/findings.hpp"
 #include "workload/train/all_reduce_check.hpp"
@@ -57,8 +58,9 @@ Status StateRepair::go_back_to(std::int64_t step) {
   return restore();
 }
 
-/// Restores the verified state. The copy may have changed since, for example in memory. Then its rank reports
-/// a fault, and all ranks return an error, since there is no verified state to continue from.
+/// Restores the verified state. The copy may have changed since, for example in memory, or the ranks' initial
+/// states differed. Then that is a fault, and all ranks return an error, since there is no verified state to
+/// continue from.
 Status StateRepair::restore() {
   EGT_TRY(steps_.restore(proven_slot_));
   const std::vector<StateTensor> tensors = trainer_.state_tensors();
@@ -66,34 +68,48 @@ Status StateRepair::restore() {
   EGT_TRY_ASSIGN(const Buffer pinned, environment_.device.allocate_pinned(count * sizeof(Digest)));
   std::fill_n(pinned.as<Digest>(), count, Digest{});
   std::copy(proven_digests_.begin(), proven_digests_.end(), pinned.as<Digest>());
-  EGT_TRY_ASSIGN(const auto ranks, exchange(
-                                       [&](Digest* to) -> Status {
-                                         EGT_TRY(trainer_.enqueue_state_digests(to));
-                                         return environment_.device.copy(to + count, pinned.data(),
-                                                                         count * sizeof(Digest),
-                                                                         trainer_.communication_stream());
-                                       },
-                                       2 * count));
-  const auto middle = static_cast<std::ptrdiff_t>(count);
-  const auto knows = [&](const Answers& rank) { return rank[count] != Digest{}; };
-  const auto known = std::find_if(ranks.begin(), ranks.end(), knows);
-  if (known == ranks.end()) return {StatusCode::internal, "no rank knows the digests of the verified state"};
-  const Answers right(known->begin() + middle, known->end());
+  EGT_TRY_ASSIGN(auto held, exchange(
+                                [&](Digest* to) -> Status {
+                                  EGT_TRY(trainer_.enqueue_state_digests(to));
+                                  return environment_.device.copy(to + count, pinned.data(),
+                                                                  count * sizeof(Digest),
+                                                                  trainer_.communication_stream());
+                                },
+                                2 * count));
+  std::vector<Answers> past;
+  for (Answers& rank : held) {
+    past.emplace_back(rank.begin() + static_cast<std::ptrdiff_t>(count), rank.end());
+    rank.resize(count);
+  }
+  const auto is_known = [](const Answers& rank) { return rank[0] != Digest{}; };
+  const auto known = std::find_if(past.begin(), past.end(), is_known);
+  if (known == past.end()) return {StatusCode::internal, "no rank knows the digests of the verified state"};
+  const Answers right = *known;
+  for (Answers& rank : past)
+    if (!is_known(rank)) rank = right;
   Status failure;
   const std::string what =
       proven_step_ < 0 ? "the kept initial state" : fmt::format("the kept state of step {}", proven_step_);
-  for (int rank = 0; rank < environment_.place.size; ++rank) {
-    const Answers& held = ranks[static_cast<std::size_t>(rank)];
-    const auto [expected, actual] = std::mismatch(right.begin(), right.end(), held.begin());
-    if (expected == right.end()) continue;
+  for (const Mismatch& dissent : vote(held, std::vector<int>(held.size(), 0), past)) {
+    const std::string how =
+        dissent.rank < 0
+            ? fmt::format("differs between ranks {}", fmt::join(dissent.suspects, ", "))
+            : fmt::format("{} on rank {}", dissent.blame == Blame::certain ? "changed" : "is wrong",
+                          dissent.rank);
     failure = {StatusCode::internal,
-               fmt::format("{} changed on rank {}; there is no verified state to continue from", what, rank)};
-    if (rank != environment_.place.rank) continue;
+               fmt::format("{} {}; there is no verified state to continue from", what, how)};
+    if (std::max(dissent.rank, 0) != environment_.place.rank) continue;
     Fault fault = fault_of(environment_, "replica", "state digest", "train", proven_step_);
     fault.incident = what;
-    fault.where =
-        "kept copy of the " + to_string(tensors[static_cast<std::size_t>(expected - right.begin())]);
-    show_difference(fault, *expected, *actual);
+    fault.blame = dissent.blame;
+    if (dissent.rank < 0) {
+      fault.rank = -1;
+      fault.hostname.clear();
+      fault.device_uuid.clear();
+      fault.suspects = dissent.suspects;
+    }
+    fault.where = "kept copy of the " + to_string(tensors[dissent.question]);
+    show_difference(fault, dissent.expected, dissent.actual);
     environment_.records.emit(fault);
     EGT_TRY(environment_.publish());
   }

@@ -171,5 +171,19 @@ TEST(Digest, AnythingBut32HexadecimalDigitsIsNone) {
   EXPECT_FALSE(parse_digest("0x" + good.substr(2)));
 }
 
+TEST(Digest, OfASealedTextShowsEachChangedBitAndAnotherLength) {
+  for (const std::string text : {"", "a", "two words and a number: 17"}) {
+    const std::string good = sealed(text);
+    EXPECT_EQ(unsealed(good).value(), text);
+    for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+      std::string damaged = good;
+      damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+      EXPECT_EQ(unsealed(damaged).status().code(), StatusCode::aborted) << bit;
+    }
+    EXPECT_FALSE(unsealed(good + "x").ok());
+    EXPECT_FALSE(unsealed(good.substr(1)).ok());
+  }
+}
+
 }  // namespace
 }  // namespace egt

@@ -296,6 +296,26 @@ TEST(Resume, ARunThatEndedByItselfIsComplete) {
             "--resume DIR: it was cut before it began; start a new run");
 }
 
+TEST(Resume, RefusesAFaultThatOnlyTheResultShows) {
+  std::string folder = std::filesystem::temp_directory_path() / "egt_resume_XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  auto records = cut_run();
+  for (Record& record : records)
+    if (record.kind == RecordKind::start) record.body["run_id"] = "abc";
+  const auto with_result = [&](const Json& result) {
+    std::ofstream(folder + "/result.json") << result.dump();
+    return resume_point_of(folder, records).status();
+  };
+  EXPECT_TRUE(with_result({{"verdict", "incomplete"}, {"run_id", "abc"}}).ok());
+  EXPECT_TRUE(with_result({{"verdict", "fault"}, {"run_id", "of another run"}}).ok());
+  const Status refused = with_result({{"verdict", "fault"}, {"run_id", "abc"}});
+  EXPECT_EQ(refused.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(refused.what(), HasSubstr("its result.json has the verdict fault"));
+  std::ofstream(folder + "/result.json") << "torn";
+  EXPECT_TRUE(resume_point_of(folder, records).ok());
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Resume, RefusesWhatIsNotTheSameRun) {
   ResumePoint point = point_of(cut_run());
   EXPECT_TRUE(check_resume("DIR", point, 2, point.program_version).ok());
