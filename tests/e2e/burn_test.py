@@ -4,6 +4,8 @@ import resource
 from program import *
 
 SMALL_NETWORK = ["--layers", "64,96,32", "--batch", "32"]
+COUNTERS = ["ecc_corrected", "ecc_uncorrected", "remapped_rows", "remap_pending", "remap_failure", "pcie_replay",
+            "nvlink_crc", "nvlink_replay", "nvlink_recovery"]
 
 
 class Burn(ProgramTest):
@@ -176,6 +178,10 @@ class Burn(ProgramTest):
         self.assertEqual(result["test_summary"]["failed_tests"], 0)
         self.assertGreater(result["test_summary"]["total_tests"], 0)
         self.assertEqual(set(result["counters"]), {"0", "1"})
+        for counters in result["counters"].values():
+            for name in COUNTERS:
+                self.assertEqual(set(counters[name]), {"before", "after"}, name)
+            self.assertEqual((counters["xid"], counters["nvlinks"]), (None, []))
         cpu = result["telemetry"]["0"]["cpu_percent"]
         self.assertLessEqual(cpu["min"], cpu["max"])
 
