@@ -57,17 +57,14 @@ class Console(ProgramTest):
     def test_an_unread_pipe_behind_mpirun_stops_nobody(self):
         self.check_goes_on_unread(2)
 
-    def check_stops_unread(self, process):
+    def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(self):
+        process, _ = self.start_with_pipe([*STEPPING, "--duration", "10m"])
         self.wait_for(lambda: len(self.records("progress")) >= 3)
         started = time.monotonic()
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=300), INTERRUPTED)
         self.assertLess(time.monotonic() - started, 15, "the output is waited for, 30 s; signal_test.py measures how long it takes alone")
         self.assertEqual(self.result()["verdict"], "interrupted")
-
-    def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(self):
-        process, _ = self.start_with_pipe([*STEPPING, "--duration", "10m"])
-        self.check_stops_unread(process)
 
     def start_on_terminal(self, arguments, **streams):
         master, terminal = pty.openpty()
