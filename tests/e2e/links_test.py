@@ -90,18 +90,6 @@ class Figures(LinksTest):
         result, _ = self.links(4, "--inject", "slow:rank=2,step=0", code=DEGRADED)
         self.assertEqual([(f["where"], f["rank"]) for f in result["findings"]], [("all links of rank 2", 2)])
 
-    def test_one_rank_alone_measures_its_host(self):
-        result, done = self.links(None)
-        self.assertEqual([e["test_name"] for e in result["results"]], ["links", "host and device"])
-        self.assertIn("a single rank has no pairs", done.stderr)
-        self.assertIn("One rank alone has no pairs", done.stdout)
-
-    def test_three_ranks(self):
-        result, _ = self.links(3)
-        self.assertEqual(len(self.pairs(result, "MPI")), 3)
-        self.assertEqual(self.entries(result, "round"), [], "a round would be one pair")
-        self.assertEqual(len(self.entries(result, "collective")), 4)
-
     def test_a_pair_that_hangs_is_named_and_the_rest_goes_on(self):
         result, done = self.links(4, "--inject", "hang:rank=1,peer=2,step=0", "--collective-timeout", "2s", code=INCOMPLETE)
         self.assertEqual([r["rank"] for r in result["restarts"]], [1])
@@ -121,6 +109,12 @@ class Figures(LinksTest):
 
 
 class Links(LinksTest):
+    def test_one_rank_alone_measures_its_host(self):
+        result, done = self.links(None)
+        self.assertEqual([e["test_name"] for e in result["results"]], ["links", "host and device"])
+        self.assertIn("a single rank has no pairs", done.stderr)
+        self.assertIn("One rank alone has no pairs", done.stdout)
+
     def test_flipped_data_are_found_and_named(self):
         result, _ = self.links(4, "--inject", "collective:rank=2,peer=0,step=0,bit=5", code=FAULT)
         self.assertEqual(len(result["faults"]), 1, result["faults"])
@@ -153,29 +147,18 @@ class Links(LinksTest):
         self.assertEqual(kinds, {(0, 1): "memory", (2, 3): "memory", **{(a, b): "network" for a in (0, 1) for b in (2, 3)}})
         self.assertEqual(self.pairs(result, "MPI")[0, 2]["hostnames"], ["left", "right"])
 
-    def interrupt(self, number, ranks):
-        process = self.start_program("links", "--size", "4MB", "--repeats", "1000", "--output", "run", ranks=ranks)
-        self.wait_for(lambda: (self.folder / f"run/journal.rank{ranks - 1}.jsonl").exists())
-        time.sleep(2)
-        process.send_signal(number)
-        process.wait(timeout=300)
-        return process.returncode
-
     def test_a_signal_ends_it_within_a_trial(self):
-        self.assertEqual(self.interrupt(signal.SIGUSR2, 3), INTERRUPTED)
+        process = self.start_program("links", "--size", "4MB", "--repeats", "1000", "--output", "run", ranks=3)
+        self.wait_for((self.folder / "run/journal.rank2.jsonl").exists)
+        time.sleep(2)
+        process.send_signal(signal.SIGUSR2)
+        self.assertEqual(process.wait(timeout=300), INTERRUPTED)
         result = self.result()
         self.assertEqual(result["verdict"], "interrupted", result["reasons"])
         self.assertEqual([e["test_name"] for e in result["results"] if not e["success"]], [])
 
-    def test_a_signal_to_mpirun_itself(self):
-        self.assertIn(self.interrupt(signal.SIGINT, 2), (1, INTERRUPTED))
-        self.check_interrupted()
-
     def test_bad_options(self):
-        cases = ((["--size", "12"], "--size"), (["--size", "4XB"], "--size"), (["--repeats", "0"], "--repeats"),
-                 (["--warn-below", "20Gb"], "--warn-below"), (["--warn-below", "-1Gb/s"], "--warn-below"),
-                 (["--layers", "4,4"], "the command links has no such option"),
-                 (["--inject", "weight:rank=0,step=0"], "links has nothing that it could hit"),
+        cases = ((["--warn-below", "-1Gb/s"], "--warn-below"), (["--inject", "weight:rank=0,step=0"], "links has nothing that it could hit"),
                  (["--inject", "slow:rank=0,peer=5,step=0"], "peer 5 is no other rank"),
                  (["--inject", "slow:rank=7,step=0"], "rank 7 is not in this run"))
         for (arguments, named), done, folder in self.side_by_side(

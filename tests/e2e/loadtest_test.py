@@ -221,7 +221,7 @@ class Suite(LoadTest):
 
 
 class Faults(LoadTest):
-    def check(self, *struck, rank=1):
+    def check(self, struck, rank=1):
         """`struck`: (kind, index of its test)."""
         asked = [word for kind, test in struck for word in ("--inject", f"{kind}:rank={rank},step={test}")]
         done, result = self.loadtest(*asked, code=1)
@@ -241,17 +241,15 @@ class Faults(LoadTest):
                 self.assertGreater(entry["throughput_samples_per_second"], 0, "others go on, and what was measured is told")
         return done, result
 
-    def test_a_weight(self):
-        done, result = self.check(("weight", 3))
-        self.assertEqual([(f["kind"], f["where"]) for f in result["faults"]], [("replica", "weights")])
-        self.assertEqual(done.stdout.count("     NO |"), 1, done.stdout)
-        self.assertIn("  train_resnet18_bs8: a wrong result was found: see the faults\n", done.stdout)
-
-    def test_values_of_the_passes_and_of_the_retrieval(self):
-        _, result = self.check(("activation", 1), ("gradient", 5), ("activation", 9), ("gradient", 12))
-        for fault, where in zip(result["faults"], ("activation of ", "weight gradient of ", "activation of ", "weights")):
-            self.assertEqual(fault["kind"], "replay")
+    def test_weights_and_values_of_the_passes_and_of_the_retrieval(self):
+        struck = [("activation", 1), ("weight", 3), ("gradient", 5), ("activation", 9), ("gradient", 12)]
+        done, result = self.check(struck)
+        found = [("replay", "activation of "), ("replica", "weights"), ("replay", "weight gradient of "), ("replay", "activation of "), ("replay", "weights")]
+        for fault, (kind, where) in zip(result["faults"], found, strict=True):
+            self.assertEqual(fault["kind"], kind)
             self.assertTrue(fault["where"].startswith(where), fault["where"])
+        self.assertEqual(done.stdout.count("     NO |"), len(struck), done.stdout)
+        self.assertIn("  train_resnet18_bs8: a wrong result was found: see the faults\n", done.stdout)
 
 
 class Ends(LoadTest):
@@ -327,15 +325,11 @@ class Refusals(LoadTest):
         (["--data", "empty", "--num-workers", "1"], ENVIRONMENT, "--data empty has no image"),
         (["-o", "nowhere/out.json"], ENVIRONMENT, "--output nowhere/out.json: no file can be written there: No such file or directory"),
         (["--output", "folder.json"], WRONG_USAGE, "--output folder.json: is a directory; name a file"),
-        (["--mode", "p2p"], WRONG_USAGE, "--mode p2p: use independent or ddp"),
         (["--precision", "tf32"], ENVIRONMENT, "--precision tf32: "),
         (["--precision", "cycle"], WRONG_USAGE, "--precision cycle: the tests take one precision"),
-        (["--image-size", "7"], WRONG_USAGE, "--image-size 7: use a whole number of 32 to 1024"),
-        (["--device", "gpu"], WRONG_USAGE, "--device gpu: use cuda or cpu"),
         (["--inject", "activation:rank=0,step=13"], WRONG_USAGE, "step is the number of a test here; use 0 to 12"),
         (["--inject", "gradient:rank=0,step=7"], WRONG_USAGE, "infer_simple_cnn_bs32 makes no gradients"),
         (["--inject", "memory:rank=0,step=1"], WRONG_USAGE, "loadtest has no place for it"),
-        (["--steps", "3"], WRONG_USAGE, "--steps: the command loadtest has no such option"),
     ]
 
     def test_are_one_line_and_leave_nothing_behind(self):

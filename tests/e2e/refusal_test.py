@@ -4,51 +4,18 @@ from program import MPIRUN, PROGRAM
 
 WRONG_USAGE, ENVIRONMENT, INCOMPLETE = 2, 3, 4
 
+# The messages of wrong values are tested in tests/unit/command; these come from all places that refuse something.
 CASES = [
     (["--frobnicate"], WRONG_USAGE, "--frobnicate"),
-    (["frobnicate"], WRONG_USAGE, "frobnicate"),
-    (["--layers", "5,x"], WRONG_USAGE, "--layers"),
-    (["--layers", "5"], WRONG_USAGE, "--layers"),
-    (["--memory", "300%"], WRONG_USAGE, "--memory"),
-    (["--memory", "90"], WRONG_USAGE, "--memory 90: a unit is missing (90% or 90GB?)"),
-    (["--io-size", "100000"], WRONG_USAGE, "--io-size 100000: a unit is missing"),
-    (["--check-every", "1"], WRONG_USAGE, "--check-every"),
     (["brun"], WRONG_USAGE, "did you mean burn?"),
-    (["--inject", "slow:rank=0,step=1,peer=9"], WRONG_USAGE, "leave peer out"),
-    (["--inject", "hang:rank=0,step=1,ms=500"], WRONG_USAGE, "shorter than --collective-timeout"),
-    (["--batch", "0"], WRONG_USAGE, "--batch"),
-    (["--batch", "-4"], WRONG_USAGE, "--batch"),
-    (["--duration", "nan"], WRONG_USAGE, "--duration"),
-    (["--learning-rate", "inf"], WRONG_USAGE, "--learning-rate"),
-    (["--precision", "fp7"], WRONG_USAGE, "--precision"),
-    (["--steps", "99999999999999999999"], WRONG_USAGE, "--steps"),
-    (["--io-size", "zwölf"], WRONG_USAGE, "--io-size"),
-    (["--devices", "0,0"], WRONG_USAGE, "--devices"),
+    (["--memory", "90"], WRONG_USAGE, "--memory 90: a unit is missing (90% or 90GB?)"),
     (["--devices", "1"], WRONG_USAGE, "--devices"),
     (["--config", "nowhere.toml"], WRONG_USAGE, "nowhere.toml"),
-    (["--inject", "sabotage:rank=0,step=1"], WRONG_USAGE, "no such kind of fault"),
-    (["--inject", "weight:rank=0"], WRONG_USAGE, "step is missing"),
+    (["--preset", "sok"], WRONG_USAGE, "--preset sok: did you mean soak? use one of acceptance, io"),
     (["--inject", "weight:rank=0,step=1,bit=32"], WRONG_USAGE, "bit=32"),
+    (["--inject", "gemm:rank=0,step=30"], WRONG_USAGE, "--steps"),
     (["--inject", "memory:rank=7,step=1"], WRONG_USAGE, "rank 7 is not in this run"),
     (["--inject", "weight:rank=0,step=1", "--coverage", "sampled"], WRONG_USAGE, "at least 2 ranks"),
-    (["--inject", "file-bit:rank=0,step=1", "--no-io"], WRONG_USAGE, "--no-io"),
-    (["--inject", "memory:rank=0,step=1", "--memory", "0"], WRONG_USAGE, "--memory 0"),
-    (["--inject", "extreme:rank=0,step=1", "--extreme-iterations", "0"], WRONG_USAGE, "--extreme-iterations 0"),
-    (["--inject", "gemm:rank=0,step=30"], WRONG_USAGE, "--steps"),
-    (["--check-budget", "0%"], WRONG_USAGE, "--check-budget"),
-    (["--check-budget", "2%", "--check-every", "5"], WRONG_USAGE, "--check-every"),
-    (["--inject", "diskfull:rank=0,step=1", "--no-io"], WRONG_USAGE, "--no-io"),
-    (["--inject", "kill:rank=0,step=1,ms=5"], WRONG_USAGE, "the kind kill has no such key"),
-    (["--temperature-limit", "300"], WRONG_USAGE, "--temperature-limit"),
-    (["--memory-limit", "2"], WRONG_USAGE, "--memory-limit"),
-    (["--collective-timeout", "0.5s"], WRONG_USAGE, "--collective-timeout"),
-    (["--max-restarts", "-1"], WRONG_USAGE, "--max-restarts"),
-    (["--resume", "r", "--output", "o"], WRONG_USAGE, "--resume"),
-    (["selftest", "--golden", "g.json"], WRONG_USAGE, "the command selftest has no such option"),
-    (["--batch", "4", "--global-batch", "8"], WRONG_USAGE, "--global-batch"),
-    (["--preset", "sok"], WRONG_USAGE, "--preset sok: did you mean soak? use one of acceptance, io"),
-    (["--preset", "soak", "--quick"], WRONG_USAGE, "--quick and --preset exclude each other"),
-    (["verify", "--preset", "power"], WRONG_USAGE, "the command verify has no such option"),
     (["--io-dir", "/nowhere"], ENVIRONMENT, "/nowhere"),
     (["--backend", "cuda"], ENVIRONMENT, "cuda"),
     (["--precision", "int8"], ENVIRONMENT, "int8 is for memory-resident GEMMs"),
@@ -59,7 +26,6 @@ CASES = [
     (["--output", "/proc/nowhere"], ENVIRONMENT, "/proc/nowhere"),
 ]
 TWO_RANKS = [
-    (["--inject", "weight:rank=2,step=1"], WRONG_USAGE, "rank 2 is not in this run; use 0 to 1"),
     (["--inject", "kill:rank=2,step=1"], WRONG_USAGE, "rank 2 is not in this run; use 0 to 1"),
 ]
 
@@ -69,7 +35,7 @@ class Refusal(ProgramTest):
         self.check_all(CASES, None)
 
     def test_two_ranks(self):
-        self.check_all(CASES[:1] + CASES[4:5] + CASES[-5:] + TWO_RANKS, 2)
+        self.check_all(CASES[:1] + CASES[-5:] + TWO_RANKS, 2)
 
     def check_all(self, cases, ranks):
         def run(case, folder):

@@ -91,7 +91,7 @@ class Page(Served):
             return int(now(f"document.querySelectorAll({json.dumps(selector)}).length"))
 
         browser.open(url)
-        self.wait_for(lambda: count(".verdict.running") == 1)
+        self.wait_for(lambda: count(".verdict.running") == 1 and count("#system") == 1)
         self.assertIn("no fault found so far on 2 ranks", now("document.querySelector('.verdict').textContent"))
         self.assertIn(HOSTILE, now("document.querySelector('#system').textContent"))  # shown as text
         has_charts = "Dygraph=" in self.text(url)
@@ -138,8 +138,15 @@ class Page(Served):
         self.assertNotIn("running", self.result())
         self.assertNotIn("data-live", (self.folder / "run/report.html").read_text())
 
-    def test_journal_in_parts(self):
-        process, url = self.serve("--duration", "5s")
+    def test_requests_of_all_kinds(self):
+        process, url = self.serve("--steps", "1000000")
+        self.check_journals(url)
+        self.check_metrics(url)
+        self.check_methods_and_names(url)
+        self.stop(process, INTERRUPTED)
+        self.assertNotIn("running", (self.folder / "run/metrics.prom").read_text())
+
+    def check_journals(self, url):
         for rank in (0, 1):
             own = (self.folder / f"run/journal.rank{rank}.jsonl")
             records, position = [], 0
@@ -152,10 +159,9 @@ class Page(Served):
         self.assertEqual(json.loads(self.text(url, "api/journal?from=99999999"))["from"], 0)
         for odd in ("rank=2", "rank=-1", "rank=../..", "from=-1", "from=x", "from=99999999999999999999"):
             self.assertEqual(self.ask(url, f"api/journal?{odd}")[0], 400, odd)
-        self.assertEqual(process.wait(60), PASS)
 
-    def test_metrics_and_dashboard(self):
-        process, url = self.serve("--duration", "8s")
+    def check_metrics(self, url):
+        """They contain all that the dashboard asks for."""
         steps = [rf'egt_rank_steps{{rank="{rank}"[^}}]*}} [1-9]' for rank in (0, 1)]
         self.wait_for(lambda: all(re.search(one, self.text(url, "metrics")) for one in [*steps, "egt_rank_work_index"]))
         status, headers, metrics = self.ask(url, "metrics")
@@ -170,8 +176,20 @@ class Page(Served):
         self.assertIn('egt_run_verdict{verdict="running"} 1', metrics)
         for one in steps:
             self.assertRegex(metrics, one)
-        self.assertEqual(process.wait(60), PASS)
-        self.assertNotIn("running", (self.folder / "run/metrics.prom").read_text())
+
+    def check_methods_and_names(self, url):
+        """It answers read requests by its own name only."""
+        for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
+            status, headers, _ = self.ask(url, method=method, body=b"x" if method == "POST" else None)
+            self.assertEqual((status, headers["Allow"]), (405, "GET, HEAD"), method)
+        status, headers, text = self.ask(url, method="HEAD")
+        self.assertEqual((status, text), (200, ""))
+        self.assertGreater(int(headers["Content-Length"]), 10000)
+        self.assertRegex(headers["Content-Security-Policy"], "default-src 'none'")
+        self.assertEqual((headers["X-Content-Type-Options"], headers["Cache-Control"]), ("nosniff", "no-store"))
+        port = urllib.parse.urlsplit(url).port
+        for name, status in (("127.0.0.1", 200), (f"localhost:{port}", 200), ("[::1]", 200), ("evil.example", 403), ("evil.example:80", 403), ("", 403)):
+            self.assertEqual(self.ask(url, "healthz", {"Host": name})[0], status, name)
 
 
 class Access(Served):
@@ -194,21 +212,6 @@ class Access(Served):
         self.assertEqual(process.wait(60), PASS)
         for file in (self.folder / "run").iterdir():
             self.assertNotIn(TOKEN, file.read_text())
-
-    def test_reads_only_by_its_own_name(self):
-        process, url = self.serve("--duration", "5s")
-        for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
-            status, headers, _ = self.ask(url, method=method, body=b"x" if method == "POST" else None)
-            self.assertEqual((status, headers["Allow"]), (405, "GET, HEAD"), method)
-        status, headers, text = self.ask(url, method="HEAD")
-        self.assertEqual((status, text), (200, ""))
-        self.assertGreater(int(headers["Content-Length"]), 10000)
-        self.assertRegex(headers["Content-Security-Policy"], "default-src 'none'")
-        self.assertEqual((headers["X-Content-Type-Options"], headers["Cache-Control"]), ("nosniff", "no-store"))
-        port = urllib.parse.urlsplit(url).port
-        for name, status in (("127.0.0.1", 200), (f"localhost:{port}", 200), ("[::1]", 200), ("evil.example", 403), ("evil.example:80", 403), ("", 403)):
-            self.assertEqual(self.ask(url, "healthz", {"Host": name})[0], status, name)
-        self.assertEqual(process.wait(60), PASS)
 
     def test_refuses_what_is_no_address(self):
         for value in ("", "x", "-1", "65536", "example.org:80", ":80", "::1:80", "127.0.0.1", "127.0.0.1:", "1.2.3.4.5:80", "8080 "):
@@ -248,7 +251,7 @@ class Clients(Served):
                 self.assertNotIsInstance(error, TimeoutError)
                 return b""
 
-    def test_odd_requests(self):
+    def test_odd_requests_and_a_thousand_connections(self):
         process, url = self.serve("--steps", "1000000")
         for _ in range(3):
             self.text(url)
@@ -269,12 +272,10 @@ class Clients(Served):
         self.assertTrue(answer.startswith(b"HTTP/1.1 200 ") and len(answer) < 1000000, len(answer))
         self.assertEqual(answer.count(b"</html>"), 1)
         self.assertLess(self.resident_kb(rank) - before, 20000)
+        self.check_a_thousand_connections(url, rank)
         self.stop(process, INTERRUPTED)
 
-    def test_a_thousand_connections(self):
-        process, url = self.serve("--steps", "1000000")
-        rank = self.rank0()
-        self.wait_for(lambda: "egt_rank_work_index" in self.text(url, "metrics"))
+    def check_a_thousand_connections(self, url, rank):
         before, files = self.resident_kb(rank), len(os.listdir(f"/proc/{rank}/fd"))
         clients = [self.connect(url) for _ in range(1000)]
         self.assertLess(len(os.listdir(f"/proc/{rank}/fd")) - files, 85)
@@ -283,12 +284,17 @@ class Clients(Served):
         self.wait_for(lambda: self.ended(clients) == 1000)  # although each waits longer than its limit
         self.assertEqual(self.text(url, "healthz"), "ok\n")
         self.assertLess(self.resident_kb(rank) - before, 20000)
+
+    def test_slow_clients(self):
+        """serve() waits for the address, which is printed whatever the progress and the log level are."""
+        process, url = self.serve("--steps", "1000000", "--progress", "none", "--log-level", "error")
+        self.wait_for(lambda: "egt_rank_work_index" in self.text(url, "metrics"))
+        self.check_that_they_are_sent_away(url)
+        self.check_that_they_leave_healthz_to_others(url)
         self.stop(process, INTERRUPTED)
 
-    def test_slow_clients_leave_healthz_to_others(self):
+    def check_that_they_leave_healthz_to_others(self, url):
         """Clients that never complete a request, and as many that request the page but never read it."""
-        process, url = self.serve("--steps", "1000000")
-        self.wait_for(lambda: "egt_rank_work_index" in self.text(url, "metrics"))
         clients = []
         for _ in range(3):
             clients += [self.connect(url) for _ in range(50)]
@@ -307,12 +313,6 @@ class Clients(Served):
         self.assertEqual(self.text(url, "healthz"), "ok\n")
         for client in clients:
             client.close()
-        self.stop(process, INTERRUPTED)
-
-    def test_the_address_is_printed_without_progress(self):
-        """serve() waits for it."""
-        process, _ = self.serve("--steps", "1000000", "--progress", "none", "--log-level", "error")
-        self.stop(process, INTERRUPTED)
 
     def ended(self, clients):
         """Number of connections closed by the server."""
@@ -328,10 +328,8 @@ class Clients(Served):
                 count += 1
         return count
 
-    def test_slow_ones_are_sent_away(self):
+    def check_that_they_are_sent_away(self, url):
         """Clients that send one byte at a time, or never read."""
-        process, url = self.serve("--steps", "1000000")
-        self.text(url)
         slow, deaf = self.connect(url), socket.socket()
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         deaf.connect(("127.0.0.1", urllib.parse.urlsplit(url).port))
@@ -360,7 +358,6 @@ class Clients(Served):
         self.wait_for(lambda: not is_open(), 30)
         deaf.close()
         self.assertEqual(self.text(url, "healthz"), "ok\n")
-        self.stop(process, INTERRUPTED)
 
     def test_fifty_and_one_that_never_reads(self):
         process, url = self.serve("--duration", "10s")
@@ -388,18 +385,16 @@ class Clients(Served):
         self.assertGreater(min(counts), 0, counts)
 
     def test_no_port_is_left(self):
-        for by in (signal.SIGINT, signal.SIGTERM):
-            process, url = self.serve("--steps", "1000000")
-            clients = [self.connect(url) for _ in range(20)]
-            clients[0].sendall(b"GET / HT")
-            self.text(url)
-            process.send_signal(by)
-            process.wait(60)
-            self.wait_for(lambda: not self.processes(), 10)
-            self.check_interrupted()
-            with self.assertRaises(ConnectionRefusedError):
-                self.connect(url)
-            shutil.rmtree(self.folder / "run")
+        process, url = self.serve("--steps", "1000000")
+        clients = [self.connect(url) for _ in range(20)]
+        clients[0].sendall(b"GET / HT")
+        self.text(url)
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        self.wait_for(lambda: not self.processes(), 10)
+        self.check_interrupted()
+        with self.assertRaises(ConnectionRefusedError):
+            self.connect(url)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,12 @@ inline Options good(std::vector<std::string> arguments) {
   auto result = parse(std::move(arguments));
   EXPECT_TRUE(result.ok()) << result.status().what();
   return result.ok() ? result.value() : Options();
+}
+
+/// The arguments of a command line without quotes.
+inline std::vector<std::string> words(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 /// The error of an invalid command line: invalid_argument, one line.

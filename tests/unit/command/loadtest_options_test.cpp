@@ -25,30 +25,10 @@ TEST(LoadTestOptions, DefaultsAreTheSeeds) {
 }
 
 TEST(LoadTestOptions, EveryOneReachesItsPlace) {
-  const Options options = good({"loadtest",
-                                "--num-epochs",
-                                "5",
-                                "--num-batches",
-                                "500",
-                                "--num-workers",
-                                "4",
-                                "--data",
-                                "a/folder",
-                                "--image-size",
-                                "96",
-                                "--mode",
-                                "independent",
-                                "--quick",
-                                "--device",
-                                "cpu",
-                                "--precision",
-                                "bf16",
-                                "-o",
-                                "out.json",
-                                "--log-file",
-                                "test.log",
-                                "--metrics-sample-rate",
-                                "2.5"});
+  const Options options =
+      good(words("loadtest --num-epochs 5 --num-batches 500 --num-workers 4 --data a/folder "
+                 "--image-size 96 --mode independent --quick --device cpu --precision bf16 "
+                 "-o out.json --log-file test.log --metrics-sample-rate 2.5"));
   EXPECT_EQ(options.loadtest.epochs, 5);
   EXPECT_EQ(options.loadtest.batches, 500);
   EXPECT_EQ(options.loadtest.workers, 4);

@@ -126,17 +126,10 @@ TEST(Options, HelpAndVersionWinOverErrors) {
 }
 
 TEST(Options, TheSelftestTakesWhatLoadsTheDevicesAndNoMore) {
-  const Options options = good({"selftest", "--layers",
-                                "8,4",      "--batch",
-                                "3",        "--precision",
-                                "fp32",     "--seed",
-                                "5",        "--optimizer",
-                                "adam",     "--gradient-dtype",
-                                "bf16",     "--extreme-iterations",
-                                "1",        "--memory",
-                                "1MB",      "--io-dir",
-                                "/x",       "--io-size",
-                                "8KiB",     "--no-io"});
+  const Options options =
+      good(words("selftest --layers 8,4 --batch 3 --precision fp32 --seed 5 --optimizer adam "
+                 "--gradient-dtype bf16 --extreme-iterations 1 --memory 1MB --io-dir /x "
+                 "--io-size 8KiB --no-io"));
   EXPECT_EQ(options.command, "selftest");
   EXPECT_EQ(options.burn.train.batch, 3);
   EXPECT_EQ(options.burn.file.size, 8192u);

@@ -45,63 +45,15 @@ TEST(Options, DefaultsAreTheContracts) {
 }
 
 TEST(Options, EveryBurnOptionReachesItsPlace) {
-  const Options options = good({"burn",
-                                "--duration",
-                                "90s",
-                                "--steps",
-                                "7",
-                                "--layers",
-                                "8,4,2",
-                                "--global-batch",
-                                "96",
-                                "--precision",
-                                "bf16",
-                                "--load",
-                                "train",
-                                "--pulse",
-                                "2.5:0.25",
-                                "--optimizer",
-                                "adam",
-                                "--learning-rate",
-                                "0.25",
-                                "--gradient-dtype",
-                                "bf16",
-                                "--extreme-iterations",
-                                "0",
-                                "--buffer-iterations",
-                                "5",
-                                "--memory",
-                                "72GB",
-                                "--io-dir",
-                                "/x",
-                                "--io-size",
-                                "8MiB",
-                                "--io-repeats",
-                                "3",
-                                "--io-every",
-                                "4",
-                                "--io-budget",
-                                "unlimited",
-                                "--no-io",
-                                "--check-every",
-                                "6",
-                                "--golden",
-                                "/g",
-                                "--temperature-limit",
-                                "72.5",
-                                "--memory-limit",
-                                "80%",
-                                "--throttle-limit",
-                                "0%",
-                                "--corrected-limit",
-                                "12/h",
-                                "--collective-timeout",
-                                "3s",
-                                "--max-restarts",
-                                "0",
-                                "--fail-fast",
-                                "--resume",
-                                "/r"});
+  const Options options =
+      good(words("burn --duration 90s --steps 7 --layers 8,4,2 --global-batch 96 "
+                 "--precision bf16 --load train --pulse 2.5:0.25 --optimizer adam "
+                 "--learning-rate 0.25 --gradient-dtype bf16 --extreme-iterations 0 "
+                 "--buffer-iterations 5 --memory 72GB --io-dir /x --io-size 8MiB "
+                 "--io-repeats 3 --io-every 4 --io-budget unlimited --no-io --check-every 6 "
+                 "--golden /g --temperature-limit 72.5 --memory-limit 80% "
+                 "--throttle-limit 0% --corrected-limit 12/h --collective-timeout 3s "
+                 "--max-restarts 0 --fail-fast --resume /r"));
   const BurnOptions& burn = options.burn;
   EXPECT_EQ(burn.duration_seconds, 90.0);
   EXPECT_EQ(burn.steps, 7);
