@@ -3,6 +3,7 @@ import copy
 import html
 import re
 
+from browser import CHROMIUM, Browser
 from program import *
 
 PASS, FAULT, WRONG_USAGE, ENVIRONMENT, INCOMPLETE, DEGRADED = 0, 1, 2, 3, 4, 5
@@ -69,11 +70,36 @@ class Seed(Compare):
         self.assertEqual(self.files(), ["all.json", "hetero.json", "multi.json", "single.json"])
 
     def test_as_a_page(self):
-        done = self.compare(PASS, *self.seed_files(), "--output", "all.html")
+        files = self.seed_files()
+        done = self.compare(PASS, *files, "--output", "all.html")
         page = (self.folder / "all.html").read_text()
-        for told in ("<title>multi, p2p, 2: 1.786</title>", 'class="bar"', html.escape(done.stdout.splitlines()[-1].strip())):
-            self.assertIn(told, page)
-        self.assertEqual(re.findall(r"<script|(?:src|href)=", page), [])
+        self.assertIn(html.escape(done.stdout.splitlines()[-1].strip()), page)  # for browsers without scripts
+        self.assertEqual(re.findall(r"(?:src|href)=\"", page), [])
+        if not CHROMIUM:
+            self.skipTest("there is no Chromium (Debian: apt install chromium)")
+        browser = Browser(self.folder)
+        self.addCleanup(browser.close)
+
+        def main(name):
+            browser.open((self.folder / name).as_uri())
+            self.wait_for(lambda: browser.value("document.readyState") == "complete")
+            return browser.value("document.querySelector('main:not([hidden])').innerHTML")
+
+        dom = main("all.html")
+        for told in ("<title>multi, p2p, 1: 1</title>", "<title>multi, p2p, 2: 1.786</title>", "<h2>Tests</h2>", 'class="verdict pass"', 'class="bar"',
+                     html.escape(done.stdout.splitlines()[-1].strip())):
+            self.assertIn(told, dom)
+        slow = self.bench_result(both("single", [0], .100, .020), 1)
+        slow["results"][0]["failure"] = "<img src=x onerror=alert(1)>"
+        self.write("<img src=x onerror=alert(1)>.json", slow)
+        self.compare(DEGRADED, files[0], "<img src=x onerror=alert(1)>.json", "--output", "slow.html")
+        dom = main("slow.html")
+        self.assertIn('<rect width="50" height="10"></rect><line x1="100" x2="100"', dom)
+        self.assertRegex(dom, 'data-label="change">-50.0 %')
+        self.assertEqual(dom.count('class="bad short"'), 4)  # of the regression only
+        self.assertIn("&lt;img src=x", dom)
+        self.assertNotIn("<img", dom)
+        self.assertEqual(browser.errors, [])
 
     def test_a_file_alone(self):
         self.seed_files()

@@ -173,7 +173,7 @@ class Suite(LoadTest):
         table = done.stdout[done.stdout.index("Load tests"):done.stdout.index("Verdict:")]
         self.assertIn(table, again.stdout)
         page = self.page(again, run)
-        for told in ("Load tests, all devices together", ">train_resnet18_bs8<", "<polyline"):
+        for told in ("Load tests, all devices together", '"train_resnet18_bs8"'):
             self.assertIn(told, page)
 
     def check_compare(self, result):

@@ -1,13 +1,15 @@
 """report.html in a browser: it needs no other file, and all its data stay text. Skipped without Chromium."""
 import html
+import lzma
 import re
-import shutil
 
+from browser import CHROMIUM, Browser
 from program import *
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CORPUS = Path(__file__).parents[1] / "corpus"
 NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--no-io"]
 HOSTILE = "<img src=x onerror=alert(1)>"
+HOSTILE_NAME = f"\">{HOSTILE}"
 NOBODY = "not an origin"  # origin of the browser's own requests to its vendor
 FAULT = 1
 
@@ -42,7 +44,10 @@ class Page(ProgramTest):
         done = self.run_program(*NETWORK, "--duration", "6s", "--output", "run", "--inject", "memory:rank=1,step=5", ranks=2)
         self.assertEqual(done.returncode, FAULT, done.stdout + done.stderr)
         page = self.page(done)
-        self.check_without_script(page)
+        static = re.sub(r"<script.*?</script>|<style.*?</style>", "", page, flags=re.DOTALL)
+        self.assertNotIn("{{", static)
+        self.assertEqual(re.findall(r"(?:src|href)=[^#>]*[:/]", static), [])
+        self.assertIn("<noscript>", static)
         self.rename_host()
         if not CHROMIUM:
             self.skipTest("there is no Chromium (Debian: apt install chromium): the page was read without its script only")
@@ -63,12 +68,117 @@ class Page(ProgramTest):
         self.assertRegex(dom, r'class="moment"[^>]*>20\d\d-')  # the fault's time is a button
         self.assertRegex(dom, r'class="dygraph-axis-label[^>]*>\d')  # the charts have data
 
-    def check_without_script(self, page):
-        static = re.sub(r"<script.*?</script>|<style.*?</style>", "", page, flags=re.DOTALL)
-        for told in ('class="verdict fault"', "<polyline", "Error counters", "Named by the checks", ">memory</th>"):
-            self.assertIn(told, static)
-        self.assertNotIn("{{", static)
-        self.assertEqual(re.findall(r"(?:src|href)=[^#>]*[:/]", static), [])
+
+@unittest.skipUnless(CHROMIUM, "there is no Chromium (Debian: apt install chromium)")
+class Script(ProgramTest):
+    """What the page's script makes of recorded runs and of results from elsewhere."""
+
+    def setUp(self):
+        super().setUp()
+        self.browser = Browser(self.folder)
+        self.addCleanup(self.browser.close)
+
+    def open(self, recorded):
+        """Opens the page of that run of the corpus; returns the output of `report`."""
+        run = self.folder / recorded
+        run.mkdir()
+        for journal in (CORPUS / recorded).glob("journal.*.xz"):
+            (run / journal.stem).write_bytes(lzma.decompress(journal.read_bytes()))
+        done = self.run_program("report", recorded)
+        self.browser.open((run / "report.html").as_uri())
+        self.wait_for(lambda: self.value("document.readyState") == "complete")
+        return done.stdout
+
+    def value(self, expression):
+        return self.browser.value(expression)
+
+    def shown(self, part, data):
+        """HTML of that part of the page."""
+        return self.value(f"{{ const box = document.createElement('div'); box.append(...[parts[{json.dumps(part)}]({json.dumps(data)})].flat().filter(Boolean)); box.innerHTML }}")
+
+    def test_without_scripts_the_text_report_is_shown(self):
+        self.browser.call("Emulation.setScriptExecutionDisabled", value=True)
+        told = self.open("burn-fault")
+        text = self.value("document.body.innerText")
+        self.assertIn(told[told.index("Verdict: fault"):told.index("Files: ")].strip(), text)
+        self.assertNotIn("What happened", text)
+
+    def test_of_a_fault(self):
+        self.open("burn-fault")
+        text = self.value("document.querySelector('main').innerText")
+        for told in ("FAULT exit code 1", "3 ranks on node-a: AMD EPYC", "Named by the checks", "rank 1 on node-a: AMD EPYC (1 fault)",
+                     "GEMMs verified\n66.06 MFLOP", "Faults: every wrong result", "output gradient of layer 2, fp16", "Error counters", "certain"):
+            self.assertIn(told, text)
+        self.assertEqual(self.value("document.querySelectorAll('td svg polyline').length > 5"), True)
+        self.assertEqual(self.browser.errors, [])
+
+    def test_of_a_selftest(self):
+        self.open("selftest")
+        self.assertEqual(self.value("document.querySelector('#results details[open] summary').textContent.startsWith('selftest')"), True)
+        self.assertNotIn("Named by the checks", self.value("document.querySelector('main').innerText"))  # injected faults do not count against a device
+
+    def test_numbers_are_those_of_the_console(self):
+        self.open("burn-one-rank")
+        for expression, told in (("bytes(0)", "0 B"), ("bytes(999.6)", "1.00 KB"), ("bytes(1.5e9)", "1.50 GB"), ("bytes(9.996e7)", "100 MB"),
+                                 ("bytes(4.2e19)", "42.0 EB"), ("duration(42.4)", "42 s"), ("duration(65)", "1 m 05 s"), ("duration(11220)", "3 h 07 m"),
+                                 ("duration(183600)", "2 d 03 h"), ("amount(9999, 'a/s')", "9999 a/s"), ("amount(12345, 'a/s')", "12.35 k a/s"),
+                                 ("amount(83.333e6, 'a/s')", "83.33 M a/s"), ("figure(null)", "-"), ("figure(true)", "yes"), ("figure(0.123456)", "0.1235"),
+                                 ("figure(184320)", "184320"), ("figure(2e9, 'bytes_read')", "2.00 GB"), ("figure(0)", "0"), ("short(1.2341e-7)", "1.234e-7"),
+                                 ("xorText('0x02000080')", "0x02000080 (bits 7, 25)"), ("xorText('0x8000000000000000')", "0x8000000000000000 (bit 63)"),
+                                 ("xorText('0xffff0000')", "0xffff0000 (16 bits)"), ("xorText('0xzz')", "0xzz"), ("xorText('0x00')", "0x00")):
+            self.assertEqual(self.value(expression), told, expression)
+
+    def test_marks_links_below_their_limit_only(self):
+        self.open("burn-one-rank")
+        pairs = [{"measurement": "pair", "method": HOSTILE, "from": a, "to": b, "latency_us": 9.5,
+                  "one_way": {f"{x}->{y}": {"gb_per_second": rate, "below_limit": rate < 200} for x, y in ((a, b), (b, a))}}
+                 for a, b, rate in ((0, 1, 400), (0, 2, 100), (1, 2, 390))]
+        links = self.shown("links", {"result": {"results": pairs}})
+        for told in ("<td>400", '<td class="heat">100', "<td>390", "<td>9.5"):
+            self.assertIn(told, links)
+        self.assertEqual(links.count("heat"), 2)
+        self.assertNotIn("<img", links)
+
+    def test_a_line_chart_places_points_by_their_ratios(self):
+        self.open("burn-one-rank")
+
+        def chart(name, *series):
+            series = [{"name": one, "points": points, "isIdeal": one == "ideal"} for one, points in series]
+            return self.value(f"lineChart({json.dumps(name)}, {json.dumps(name)}, {json.dumps(name)}, {json.dumps(series)})?.outerHTML ?? null")
+
+        drawn = chart("speed", ("ours", [[4, 2], [1, 1], [2, 1]]), ("ideal", [[1, 1], [4, 4]]))
+        self.assertIn('<g class="of-0"><polyline points="56,208 222,208 388,109"></polyline>', drawn)
+        self.assertIn('<g class="ideal"><polyline points="56,208 388,10"></polyline></g>', drawn)
+        self.assertIn("<title>ours, 4: 2</title>", drawn)
+        self.assertEqual(drawn.count("<title>"), 3)
+        self.assertEqual((chart("one number", ("ours", [[2, 1], [2, 3]])), chart("none")), (None, None))
+        self.assertNotIn("NaN", chart("flat", ("ours", [[1, 1], [2, 1]])))
+        self.assertNotIn("<img", chart(HOSTILE_NAME, (HOSTILE_NAME, [[1, 1], [2, 2]])))
+
+    def test_many_faults_and_results(self):
+        self.open("burn-one-rank")
+        faults = [{"kind": "memory", "rank": 0, "where": f"block {block}"} for block in range(1234)]
+        told = self.shown("happened", {"result": {"faults": faults}})
+        self.assertIn("The first 1000 of 1234", told)
+        self.assertNotIn("block 1000", told)
+        told = self.shown("results", {"result": {"results": [{"measurement": "pair", "value": 1.5}] * 501}})
+        self.assertIn("Not shown here: 1 result of result.json.", told)
+        for part, limit in (("files", 0), ("tests", 0), ("text", 0), ("links", 0)):
+            self.assertEqual(len(self.shown(part, {"result": {}})), limit)
+
+    def test_a_result_that_is_cut_or_foreign(self):
+        self.open("burn-fault")
+        keys = self.value("Object.keys(JSON.parse(document.getElementById('data').textContent).result)")
+        for key in [None, *keys]:  # None: the result itself
+            problems = self.value(f"""{{
+                const page = JSON.parse(document.getElementById('data').textContent), key = {json.dumps(key)}, problems = [];
+                for (const value of [null, 7, 'text', [1, 'x', null], {{ 0: 3 }}, [{{}}, [{{}}]], {{ 0: {{ 0: {{}} }} }}]) {{
+                  render({{ ...page, result: key === null ? value : {{ ...page.result, [key]: value }} }});
+                  if (document.querySelector('main').textContent.includes('cannot be shown')) problems.push(JSON.stringify(value));
+                }}
+                problems }}""")
+            self.assertEqual(problems, [], key)
+        self.assertEqual(self.browser.errors, [])
 
 
 if __name__ == "__main__":

@@ -307,7 +307,7 @@ class Resume(Report):
         result = self.result()
         self.check_parts(result, None, {"duration", "done", "done, duration"})  # depends on which clock was first
         self.assertAlmostEqual(result["test_summary"]["actual_duration_seconds"], 10, delta=4)
-        drawn = json.loads(re.search(r'id="data">(.*?)</script>', self.page(done))[1])
+        drawn = json.loads(re.search(r'id="data">(.*?)</script>', self.page(done))[1])["lines"]
         self.assertLess(drawn["began"], datetime.datetime.fromisoformat(result["parts_of_run"][1]["started_at"]).timestamp())
         text = (self.folder / "run/result.json").read_text()
         self.report("run", 0)

@@ -123,7 +123,7 @@ class Page(Served):
         process, url = self.serve("--steps", "1000000", "--inject", f"memory:rank=1,step={self.steps_in(12)}")
         self.assertEqual(self.text(url, "healthz"), "ok\n")
         page = self.text(url)
-        self.assertIn('class="verdict running"', page)
+        self.assertIn('"verdict":"running"', page)
         self.assertIn('<noscript><meta http-equiv="refresh"', page)
         self.wait_for(lambda: "egt_rank_training_loss" in self.text(url, "metrics"))
         result = json.loads(self.text(url, "api/result"))

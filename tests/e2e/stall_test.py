@@ -30,7 +30,7 @@ class Stall(ProgramTest):
                 self.assertEqual(self.run_program("report", directory).returncode, 4)
         else:
             self.assertEqual(done.returncode, 4, told)
-            self.assertIn('class="verdict warn"', self.page(done, directory))
+            self.assertIn('Verdict: incomplete (exit code 4)', self.page(done, directory))
         result = self.result(directory)
         self.assertEqual((result["verdict"], result["exit_code"]), ("incomplete", 4), told)
         return result, done, directory

@@ -196,7 +196,7 @@ std::string comparison_text(const Comparison& comparison);
 /// The comparison as JSON with the contract's names. Missing values are null.
 Json comparison_json(const Comparison& comparison);
 
-/// One self-contained HTML file without scripts.
+/// One self-contained HTML file; without scripts it shows the text.
 std::string comparison_page(const Comparison& comparison);
 
 }  // namespace egt

@@ -50,6 +50,8 @@ int columns_of(const std::string& text);
 /// The text's first `columns` columns.
 std::string clipped(const std::string& text, int columns);
 
+/// The result's verdict with its reasons, the verified work, and a summary of load and steps.
+std::string report_text(const Json& result);
 /// Final lines of a run: the verdict with its reasons, the verified work, and a summary of load and steps.
 /// Also lists the files, including report.html if it exists and result.json if `has_result`.
 std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,

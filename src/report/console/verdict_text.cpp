@@ -302,7 +302,26 @@ bool is_file(const std::string& path) {
   return std::filesystem::is_regular_file(path, error);
 }
 
+/// The lines below the verdict's reasons, each after a newline.
+std::string summary_lines(const Json& result) {
+  std::string text =
+      fmt::format("{}\n{}{}{}{}{}{}{}{}{}", restarts_text(result), work_text(result), share_text(result),
+                  checks_text(result), not_run_text(result), breakdown_text(result), balance_text(result),
+                  power_text(result), pulse_text(result), work_index_text(result));
+  if (const auto seconds = value_at<double>(member(result, "test_summary"), "actual_duration_seconds"))
+    text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));
+  return text;
+}
+
 }  // namespace
+
+std::string report_text(const Json& result) {
+  std::string text = fmt::format("Verdict: {} (exit code {})", text_at(result, "verdict"),
+                                 one_line(member(result, "exit_code")));
+  for (const Json& reason : member(result, "reasons"))
+    text += "\n  " + (reason.is_string() ? reason.get<std::string>() : one_line(reason));
+  return text + summary_lines(result);
+}
 
 std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
                          const std::string& directory, bool has_result) {
@@ -312,15 +331,10 @@ std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, cons
   std::string text = coloured(style.results_colour, colour,
                               fmt::format("Verdict: {} (exit code {})", verdict.name, verdict.exit_code));
   for (const std::string& reason : verdict.reasons) text += fmt::format("\n  {}", reason);
-  text += fmt::format("{}\n{}{}{}{}{}{}{}{}{}", restarts_text(result), work_text(result), share_text(result),
-                      checks_text(result), not_run_text(result), breakdown_text(result), balance_text(result),
-                      power_text(result), pulse_text(result), work_index_text(result));
-  const Json& summary = member(result, "test_summary");
-  if (const auto seconds = value_at<double>(summary, "actual_duration_seconds"))
-    text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));
   const std::string page = directory + "/report.html";  // removed if it could not be written
-  return text + fmt::format("\nFiles: {}{}{}/journal.rank*.jsonl", is_file(page) ? page + ", " : "",
-                            has_result ? directory + "/result.json, " : "", directory);
+  return text + fmt::format("{}\nFiles: {}{}{}/journal.rank*.jsonl", summary_lines(result),
+                            is_file(page) ? page + ", " : "", has_result ? directory + "/result.json, " : "",
+                            directory);
 }
 
 }  // namespace egt

@@ -1,5 +1,6 @@
 #include "report/html/page.hpp"
 
+#include <cmath>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -7,20 +8,18 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/part_report.hpp"
+#include "egt/core/record_text.hpp"
+#include "egt/core/text.hpp"
+#include "report/compare/comparison.hpp"
+#include "report/console/console_text.hpp"
 #include "report/html/assets.hpp"
-#include "report/html/html_text.hpp"
-#include "report/html/sections.hpp"
+#include "report/tables/summary.hpp"
 
 namespace egt {
 namespace {
 
-constexpr const char* no_lines = "<p>The journals have no time series.</p>";
-constexpr const char* no_script =
-    "<noscript><p>Without JavaScript there are drawings in the table only.</p></noscript>";
-constexpr const char* no_charts =
-    "<p>This program was built without dygraphs (Debian: libjs-dygraphs), so there are drawings in the "
-    "table, "
-    "and no charts to zoom into.</p>";
+using Values = std::map<std::string_view, std::string_view>;
 
 constexpr const char* footer =
     "All data is in result.json and journal.rank*.jsonl next to this file; times are UTC.\n"
@@ -29,29 +28,8 @@ constexpr const char* live_footer =
     "What the run's first rank knows, about a second old; times are UTC. At its end the run writes "
     "report.html.";
 
-/// Attributes and policy of a live page: its polling interval, and what it may request.
-constexpr const char* live_period = " data-live=\"2000\"";  // milliseconds
-constexpr const char* live_policy = " connect-src 'self';";
-constexpr const char* reload = "<noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>\n";
-constexpr const char* live_line = "<p id=\"live\" role=\"status\" data-own></p>\n";
-
-enum class Kind { file, live, live_parts };
-
-/// The non-empty sections, and links to them.
-struct Sections {
-  std::string html, nav;
-
-  void add(const char* id, const char* title, const std::string& content) {
-    if (content.empty()) return;
-    nav += fmt::format("<a href=\"#{}\">{}</a>\n", id, title);
-    html += fmt::format(
-        "<section id=\"{0}\" aria-labelledby=\"{0}-title\"><h2 id=\"{0}-title\">{1}</h2>\n{2}</section>\n",
-        id, title, content);
-  }
-};
-
 /// Replaces each {{name}} in the template. Inserted text is not expanded again.
-std::string filled(std::string_view page, const std::map<std::string_view, std::string>& values) {
+std::string filled(std::string_view page, const Values& values) {
   std::string text;
   for (;;) {
     const std::size_t open = page.find("{{"), close = page.find("}}", open);
@@ -63,56 +41,102 @@ std::string filled(std::string_view page, const std::map<std::string_view, std::
   }
 }
 
-std::string text_of(const Json& result, const TimeLines& lines, Kind kind) {
-  const bool is_live = kind != Kind::file, is_whole = kind != Kind::live_parts;
-  const auto if_whole = [is_whole](std::string_view text) { return std::string(is_whole ? text : ""); };
-  const auto if_live = [is_live](std::string_view text) { return std::string(is_live ? text : ""); };
-  const Json drawn = is_whole ? page::time_lines_json(lines, result) : Json();
-  const std::string table = page::time_lines_section(lines);
-  Sections sections;
-  sections.add("happened", "What happened", page::faults_section(result));
-  sections.add("ranks-and-devices", "Ranks", page::ranks_section(result));
-  const std::string before = std::exchange(sections.html, "");
-  sections.nav += "<a href=\"#time\">Over time</a>\n";
-  sections.add("links", "Links", page::links_section(result));
-  sections.add("scaling", "Scaling", page::scaling_section(result));
-  sections.add("results", "Results", page::results_section(result));
-  sections.add("counters", "Error counters", page::counters_section(result));
-  sections.add("system", "System, for a return to the manufacturer", page::system_section(result));
-  return filled(page_html,
-                {{"title", html_text(text_at(result, "verdict") + ": " + text_at(result, "command"))},
-                 {"live_period", if_live(live_period)},
-                 {"policy", if_live(live_policy)},
-                 {"reload", if_live(reload)},
-                 {"live", if_live(live_line)},
-                 {"css", if_whole(page_css)},
-                 {"charts_css", if_whole(page_charts_css)},
-                 {"verdict", page::verdict_section(result)},
-                 {"nav", "<nav aria-label=\"Parts of this page\">" + sections.nav + "</nav>"},
-                 {"before", before},
-                 {"time_lines_note", table.empty()            ? no_lines
-                                     : page_charts_js.empty() ? no_charts
-                                                              : no_script},
-                 {"time_lines", table},
-                 {"behind", sections.html},
-                 {"data", script_json(drawn)},
-                 {"footer", is_live ? live_footer : footer},
-                 {"charts_js", if_whole(page_charts_js)},
-                 {"js", if_whole(page_js)}});
+/// `values`: the parts that differ between the kinds of pages. `text`: the text report.
+std::string page_of(Values values, const std::string& title, const std::string& text, const Json& data) {
+  const std::string safe_title = html_text(title), safe_text = html_text(text), json = script_json(data);
+  values.insert(
+      {{"title", safe_title}, {"text", safe_text}, {"data", json}, {"css", page_css}, {"js", page_js}});
+  return filled(page_html, values);
+}
+
+/// Amounts of verified work, by their place on the page: [["Replays", "24"], ..]
+Json work_of(const Json& result) {
+  const VerifiedWork work = work_from_json(member(result, "verified_work"));
+  std::map<int, Json> by_place;
+  for (const WorkField& field : work_fields)
+    if (field.place > 0 && any(work, field))
+      by_place[field.place] = Json::array({field.tile, amount_text(work, field)});
+  Json all = Json::array();
+  for (const auto& [place, one] : by_place) all.push_back(one);
+  return all;
+}
+
+Json events_of(const Json& result) {
+  Json events = Json::array();
+  const auto add = [&](const char* what, const Json& entries, const auto& text) {
+    for (const Json& entry : entries)
+      events.push_back({{"what", what},
+                        {"rank", member(entry, "rank")},
+                        {"time", text_at(entry, "time")},
+                        {"text", text(entry)}});
+  };
+  add("loss", member(result, "losses"), loss_text);
+  add("finding", member(result, "findings"), finding_text);
+  add("restart", member(result, "restarts"), restart_text);
+  return events;
+}
+
+/// What the script shows of a run: its result, and what is made here of it for all outputs.
+Json run_data(const Json& result) {
+  Json data = {{"result", result},
+               {"summary", summary_text(result)},
+               {"work", work_of(result)},
+               {"events", events_of(result)}};
+  if (text_at(result, "command") != "bench") return data;
+  const auto alone = compare_results({{.path = "", .label = "", .result = result, .problem = ""}}, {});
+  if (alone.ok()) data["comparison"] = comparison_json(alone.value());
+  return data;
+}
+
+std::string run_page(Values values, const Json& result, const TimeLines& lines) {
+  Json data = run_data(result);
+  data["lines"] = time_lines_json(lines, result);
+  values.insert({{"charts_css", page_charts_css}, {"charts_js", page_charts_js}});
+  return page_of(std::move(values), text_at(result, "verdict") + ": " + text_at(result, "command"),
+                 summary_text(result) + "\n" + report_text(result), data);
+}
+
+/// A script would round them, as those of a seed.
+void quote_long_integers(Json& json) {
+  if (json.is_structured())
+    for (Json& one : json) quote_long_integers(one);
+  else if (json.is_number_integer() && std::abs(json.get<double>()) > 0x1p53)
+    json = json.dump();
 }
 
 }  // namespace
 
+std::string script_json(Json json) {
+  quote_long_integers(json);
+  std::string text;
+  // ASCII output also escapes U+2028 and U+2029, which some parsers treat as line ends.
+  for (const char c : json.dump(-1, ' ', true, Json::error_handler_t::replace))
+    if (c == '<' || c == '>' || c == '&')  // occur only within strings
+      text += fmt::format("\\u{:04x}", c);
+    else
+      text += c;
+  return text;
+}
+
 std::string page_text(const Json& result, const TimeLines& lines) {
-  return text_of(result, lines, Kind::file);
+  return run_page({{"footer", footer}}, result, lines);
 }
 
 std::string live_page_text(const Json& result, const TimeLines& lines) {
-  return text_of(result, lines, Kind::live);
+  return run_page({{"live_period", " data-live=\"2000\""},  // polling interval in milliseconds
+                   {"policy", " connect-src 'self';"},
+                   {"reload", "<noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>\n"},
+                   {"footer", live_footer}},
+                  result, lines);
 }
 
-std::string live_parts_text(const Json& result, const TimeLines& lines) {
-  return text_of(result, lines, Kind::live_parts);
+std::string live_data_text(const Json& result) {
+  return script_json(run_data(result));
+}
+
+std::string comparison_page(const Comparison& comparison) {
+  const std::string text = comparison_text(comparison);
+  return page_of({}, "compare", text, {{"comparison", comparison_json(comparison)}, {"text", text}});
 }
 
 }  // namespace egt

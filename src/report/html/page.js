@@ -1,40 +1,38 @@
 'use strict';
-// Draws the time series of the page's data with a common zoom, and updates the page of a running run. The page shows
-// everything else without this script.
+// Draws the time series of the page's data with a common zoom, and updates the page of a running run.
 (() => {
-  let data = JSON.parse(document.getElementById('data').textContent);
+  let page = JSON.parse(document.getElementById('data').textContent);
+  let data = page.lines || { charts: [] };  // of the time series
   const light = ['#0b57b0', '#b3140f', '#0b6b34', '#8a4fbe', '#b05a00', '#007a87', '#a3216f', '#5c6300'];
   const dark = ['#7fb2ff', '#ff8f87', '#6bd896', '#c9a0f5', '#ffb45e', '#5fd3df', '#ff8fcb', '#d3d867'];
   const isDark = matchMedia('(prefers-color-scheme: dark)');
   const isTouch = matchMedia('(pointer: coarse)').matches;  // a finger on a chart must scroll the page
   const hidden = new Set();
   const graphs = [];
-  let marks, faults, count, times, whole, names, shown;
+  let charts, marks, faults, count, times, whole, names, shown;
 
   // Computes the values derived from the data.
   function derive() {
-    marks = data.marks.map((mark) => ({ ...mark, at: Date.parse(mark.time) })).filter((mark) => mark.at);
+    const kinds = { loss: 'fault', finding: 'finding', restart: 'finding' };
+    const fault = (one) => `${textAt(one, 'kind')} fault, rank ${figureAt(one, 'rank')}: ${textAt(one, 'where')}`;
+    charts = data.charts.filter((chart) => chart.lines.length);  // the table shows constant values
+    marks = [...listAt(page.result, 'faults').map((one) => ({ kind: 'fault', time: at(one, 'time'), text: fault(one) })),
+      ...listAt(page, 'events').map((event) => ({ ...event, kind: kinds[event.what] })),
+      ...listAt(page.result, 'parts_of_run').map((part, number) => ({ time: at(part, 'started_at'), text: `part ${number + 1} of the run begins` }))]
+      .map((mark) => ({ ...mark, at: Date.parse(mark.time) })).filter((mark) => mark.at);
     faults = marks.filter((mark) => mark.kind === 'fault').sort((a, b) => a.at - b.at);
-    count = data.charts.length ? data.charts[0].lines[0].mean.length : 0;
+    count = charts.length ? charts[0].lines[0].mean.length : 0;
     times = Array.from({ length: count }, (_, at) => new Date((data.began + (at + 0.5) * data.seconds) * 1000));
     const all = [...times.slice(0, 1), ...times.slice(-1), ...marks.map((mark) => mark.at)].map(Number);
     whole = [Math.min(...all), Math.max(...all)];
     const margin = Math.max(whole[1] - whole[0], 1000) / 100;
     whole[0] -= margin;
     whole[1] += margin;
-    names = [...new Set(data.charts.flatMap((chart) => chart.lines.map((line) => line.name)))];
+    names = [...new Set(charts.flatMap((chart) => chart.lines.map((line) => line.name)))];
   }
 
   const colour = (name) => (name.startsWith('all') ? style('--text') : (isDark.matches ? dark : light)[names.indexOf(name) % light.length]);
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const clock = (ms) => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
-  const short = (value) => (value === null || value === undefined ? '-' : String(+value.toPrecision(4)));
-
-  function make(tag, parent, content) {
-    const element = parent.appendChild(document.createElement(tag));
-    if (content) element.textContent = content;
-    return element;
-  }
 
   // Draws phases, limits and events behind the lines.
   function drawMarks(canvas, area, graph, limits) {
@@ -110,16 +108,11 @@
   }
 
   function draw(chart, place) {
-    const figure = make('figure', place);
-    make('figcaption', figure, chart.title + (chart.limits.length ? ` (limit ${chart.limits.join(', ')})` : ''));
-    const box = make('div', figure);
-    box.className = 'chart';
-    box.setAttribute('role', 'img');
-    const own = make('div', figure);
-    own.className = 'values';
-    const one = { chart, values: own, box };
+    const one = { chart, box: html('div', { class: 'chart', role: 'img' }), values: html('div', { class: 'values' }) };
+    const limits = chart.limits.length ? ` (limit ${chart.limits.join(', ')})` : '';
+    place.append(html('figure', {}, html('figcaption', {}, chart.title + limits), one.box, one.values));
     label(one);
-    one.graph = new Dygraph(box, rowsOf(chart), {
+    one.graph = new Dygraph(one.box, rowsOf(chart), {
       labels: ['time', ...chart.lines.map((line) => line.name)],
       colors: chart.lines.map((line) => colour(line.name)),
       customBars: true, connectSeparatedPoints: true, fillAlpha: 0.18, strokeWidth: 1.4, legend: 'never', labelsUTC: true,
@@ -166,7 +159,7 @@
     if (typeof Dygraph === 'undefined' || !count) return;
     tools.hidden = false;
     nameRanks();
-    for (const chart of data.charts) draw(chart, place);
+    for (const chart of charts) draw(chart, place);
     hideRanks();
     const now = shown;
     shown = whole;
@@ -189,8 +182,8 @@
     place.dataset.names = names.join();
     place.textContent = '';
     for (const name of names.length > 1 ? names : []) {
-      const button = make('button', place, name);
-      button.type = 'button';
+      const button = html('button', { type: 'button' }, name);
+      place.append(button);
       button.addEventListener('click', () => {
         if (!hidden.delete(name)) hidden.add(name);
         hideRanks();
@@ -201,27 +194,11 @@
     const action = actions[event.target.dataset.do];
     if (action) action();
   });
-  // Turns the time of an event into a button that shows this time in the charts.
-  function nameMoments() {
-    if (tools.hidden) return;
-    for (const time of document.querySelectorAll('td time')) {
-      const button = time.parentNode.querySelector('.moment') || makeMoment(time);
-      button.textContent = clock(Date.parse(time.dateTime));
-    }
-  }
-  function makeMoment(time) {
-    const button = make('button', time.parentNode);
-    button.type = 'button';
-    button.className = 'moment';
-    button.title = 'Show this moment in the charts';
-    button.dataset.own = '';
-    button.addEventListener('click', () => {
-      document.getElementById('time').scrollIntoView();
-      lookAt(Date.parse(time.dateTime));
-    });
-    time.hidden = true;
-    return button;
-  }
+  document.addEventListener('click', (event) => {
+    if (!event.target.matches('.moment') || !count) return;
+    document.getElementById('time').scrollIntoView();
+    lookAt(Date.parse(event.target.dataset.time));
+  });
 
   // Accepts an update of a running run: further points, or all points again.
   function take(fresh) {
@@ -239,7 +216,7 @@
       nameRanks();
       busy = true;
       graphs.forEach((one, at) => {
-        one.chart = data.charts[at];
+        one.chart = charts[at];
         label(one);
         one.graph.updateOptions({ file: rowsOf(one.chart), valueRange: range(one.chart), dateWindow: shown, drawPoints: count < 3 });
       });
@@ -253,39 +230,6 @@
       if (part === 'mean' || old[part] || line[part]) line[part] = (old[part] || old.mean).slice(0, from).concat(line[part] || more);
   }
 
-  // Updates `old` to `fresh`, a part of the page from the server. Keeps equal nodes and those of this script, so that
-  // nothing flickers and open, scrolled or selected elements keep their state.
-  const isOwn = (node) => node.dataset !== undefined && 'own' in node.dataset;
-  function sync(old, fresh) {
-    if (old.nodeType !== Node.ELEMENT_NODE) {
-      if (old.textContent !== fresh.textContent) old.textContent = fresh.textContent;
-      return;
-    }
-    for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
-    for (const { name } of [...old.attributes])
-      if (!fresh.hasAttribute(name) && !(old.nodeName === 'DETAILS' && name === 'open') && !(old.nodeName === 'TIME' && name === 'hidden')) old.removeAttribute(name);
-    const others = (node) => [...node.childNodes].filter((child) => !isOwn(child));
-    const spare = others(old);
-    const behind = (node) => {
-      let next = node.nextSibling;
-      while (next && isOwn(next)) next = next.nextSibling;
-      return next;
-    };
-    let place = spare[0] || null;
-    for (const child of others(fresh)) {
-      const found = spare.findIndex((node) => node.nodeName === child.nodeName && (node.id || '') === (child.id || ''));
-      if (found < 0) {
-        old.insertBefore(child, place);
-        continue;
-      }
-      const [node] = spare.splice(found, 1);
-      if (node === place) place = behind(node);
-      else old.insertBefore(node, place);
-      sync(node, child);
-    }
-    for (const node of spare) node.remove();
-  }
-
   const period = Number(document.documentElement.dataset.live);
   async function ask(path, more) {
     const query = new URLSearchParams(location.search);  // may contain the token
@@ -296,14 +240,14 @@
   }
   async function follow() {
     const line = document.getElementById('live');
+    line.hidden = false;
     let text = 'Live: this page follows the run.', wait = period;
     try {
-      const page = new DOMParser().parseFromString(await (await ask('api/page', {})).text(), 'text/html');
-      sync(document.querySelector('main'), page.querySelector('main'));
-      document.title = page.title;
+      page = await (await ask('api/page', {})).json();
       const from = Math.max(count - 1, 0);  // the last point may have grown
       if (!take(await (await ask('api/lines', { from, seconds: data.seconds })).json())) take(await (await ask('api/lines', { from: 0 })).json());
-      nameMoments();
+      render({ ...page, lines: data });
+      document.title = `${textAt(page.result, 'verdict')}: ${textAt(page.result, 'command')}`;
     } catch (error) {
       text = `No answer since ${clock(Date.now())}: the run has ended, or cannot be reached; at its end it writes report.html.`;
       wait *= 5;
@@ -317,7 +261,7 @@
   derive();
   shown = whole;
   isDark.addEventListener('change', drawAll);
+  render(page);
   drawAll();
-  nameMoments();
   if (period) follow();
 })();

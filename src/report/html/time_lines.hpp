@@ -80,4 +80,8 @@ Line thinned(const Line& line, std::size_t most, std::size_t* factor = nullptr);
 /// Merges the ranks, bucket by bucket.
 Line merged(const std::map<int, Line>& lines);
 
+/// Data for the page's script: the min, mean and max of each metric, its series from point `from` on, and the
+/// limits that `result` has.
+Json time_lines_json(const TimeLines& lines, const Json& result, std::size_t from = 0);
+
 }  // namespace egt

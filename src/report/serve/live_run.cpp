@@ -11,9 +11,7 @@
 #include "egt/core/json_access.hpp"
 #include "judge/result.hpp"
 #include "report/export/result_files.hpp"
-#include "report/html/html_text.hpp"
 #include "report/html/page.hpp"
-#include "report/html/sections.hpp"
 #include "report/journal/journal.hpp"
 
 namespace egt {
@@ -78,7 +76,7 @@ LiveRun::Text LiveRun::text(Kind kind) {
   Text& text = texts_[kind];
   if (!text)
     text = std::make_shared<const std::string>(kind == page     ? live_page_text(result_, settings_.lines)
-                                               : kind == parts  ? live_parts_text(result_, settings_.lines)
+                                               : kind == data   ? live_data_text(result_)
                                                : kind == result ? result_text(result_)
                                                                 : prometheus_text(result_));
   return text;
@@ -89,7 +87,7 @@ const LiveRun::Points& LiveRun::points(std::size_t from) {
   if (points_.size() >= max_points) points_.clear();
   const auto [found, is_new] = points_.try_emplace(from);
   if (is_new) {
-    const Json drawn = page::time_lines_json(settings_.lines, result_, from);
+    const Json drawn = time_lines_json(settings_.lines, result_, from);
     found->second = {.seconds = drawn["seconds"],
                      .text = std::make_shared<const std::string>(script_json(drawn))};
   }
@@ -143,7 +141,8 @@ std::string LiveRun::trouble() {
   const int code = value_at<int>(result_, "exit_code").value_or(exit_code::pass);
   if (code != exit_code::fault && code != exit_code::incomplete) return {};
   std::string text = text_at(result_, "verdict");
-  for (const Json& reason : member(result_, "reasons")) text += "\n" + figure_text(reason);
+  for (const Json& reason : member(result_, "reasons"))
+    text += "\n" + (reason.is_string() ? reason.get<std::string>() : one_line(reason));
   return text;
 }
 

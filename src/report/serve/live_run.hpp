@@ -38,10 +38,10 @@ class LiveRun : public Sink {
   void end();
 
   using Text = std::shared_ptr<const std::string>;
-  enum Kind { page, parts, result, metrics };
+  enum Kind { page, data, result, metrics };
   static constexpr std::size_t kinds = 4;
 
-  /// Of the run so far: the page, its changing parts (live_parts_text), result.json and metrics.prom.
+  /// Of the run so far: the page, its data (live_data_text), result.json and metrics.prom.
   Text text(Kind kind);
   /// Chart data from point `from` on, or all of it if a point no longer spans `seconds`: JSON.
   Text lines(std::size_t from, double seconds);

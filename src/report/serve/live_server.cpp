@@ -190,7 +190,7 @@ class Answers : public httplib::Server {
     const std::string& path = request.path;
     constexpr const char *html = "text/html; charset=utf-8", *json = "application/json";
     if (path == "/") return give(response, run_->text(LiveRun::page), html);
-    if (path == "/api/page") return give(response, run_->text(LiveRun::parts), html);
+    if (path == "/api/page") return give(response, run_->text(LiveRun::data), json);
     if (path == "/api/result") return give(response, run_->text(LiveRun::result), json);
     if (path == "/metrics")
       return give(response, run_->text(LiveRun::metrics), "text/plain; version=0.0.4; charset=utf-8");

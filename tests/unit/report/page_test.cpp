@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <chrono>
+#include <cmath>
 
 #include "judge/result.hpp"
-#include "report/html/html_text.hpp"
-#include "report/html/sections.hpp"
+#include "tests/support/comparison_fixtures.hpp"
 #include "tests/support/record_fixtures.hpp"
 
 namespace egt {
@@ -47,20 +46,26 @@ double max_of(const Json& line) {
   return most;
 }
 
-TEST(HtmlText, OfAScriptIsData) {
-  const Json json = {{"name", "</script><!-- & \xe2\x80\xa8 \xe2\x80\xa9 \xff"}};
+/// The data that the page's script reads.
+Json data_of(const std::string& page) {
+  constexpr std::string_view opening = "id=\"data\">";
+  const std::size_t begin = page.find(opening) + opening.size();
+  return Json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+}
+
+TEST(ScriptJson, IsData) {
+  const Json json = {{"name", "</script><!-- & \xe2\x80\xa8 \xe2\x80\xa9 \xff"}, {"nan", NAN}};
   const std::string text = script_json(json);
   for (const char* no : {"<", ">", "&", "\xe2\x80\xa8", "\xe2\x80\xa9", "\xff"})
     EXPECT_THAT(text, Not(HasSubstr(no)));
   EXPECT_THAT(text, HasSubstr("\\u2028"));
   EXPECT_EQ(Json::parse(text)["name"], "</script><!-- & \xe2\x80\xa8 \xe2\x80\xa9 \xef\xbf\xbd");
+  EXPECT_EQ(Json::parse(text)["nan"], nullptr);
 }
 
-TEST(HtmlText, AttributesOfATableAreQuoted) {
-  HtmlTable table("a \" b", {"x \" onclick=\"y"}, true);
-  EXPECT_EQ(table.html(), "");
-  table.add({"cell"});
-  EXPECT_THAT(table.html(), AllOf(Not(HasSubstr("x \"")), HasSubstr("aria-label=\"a &quot; b\"")));
+TEST(ScriptJson, KeepsEveryDigitOfAnInteger) {
+  EXPECT_EQ(script_json({{"seed", 18446744073709551615u}, {"all", {1ll << 53, -(1ll << 54), 0.5}}}),
+            R"({"all":[9007199254740992,"-18014398509481984",0.5],"seed":"18446744073709551615"})");
 }
 
 TEST(Page, HoldsNothingOfWhatItShowsAsMarkup) {
@@ -79,53 +84,48 @@ TEST(Page, HoldsNothingOfWhatItShowsAsMarkup) {
   const std::string page = page_text(result_of({begin, wrong, end(0)}), lines);
   EXPECT_THAT(page, AllOf(Not(HasSubstr("<img")), Not(HasSubstr("<script>alert"))));
   EXPECT_THAT(page, HasSubstr("&lt;img src=x onerror=alert(1)&gt;"));
-  EXPECT_THAT(page, HasSubstr("Results as the terminal shows them"));
-  EXPECT_THAT(page,
-              HasSubstr("\\u003cimg src=x onerror=alert(1)\\u003e"));  // of the fault's mark in the charts
-  EXPECT_EQ(Json(page).dump().empty(), false);                         // throws on invalid UTF-8
+  EXPECT_THAT(page, HasSubstr("\\u003cimg src=x onerror=alert(1)\\u003e"));
+  EXPECT_EQ(Json(page).dump().empty(), false);  // throws on invalid UTF-8
 }
 
-TEST(Page, TellsTheVerdictWhyAndWhom) {
-  const std::string page =
-      page_text(result_of({start(0, 2), start(1, 2), fault(1), end(0), end(1)}), TimeLines());
-  EXPECT_THAT(page, AllOf(HasSubstr("class=\"verdict fault\""), HasSubstr("<b>rank 1</b> on <b>node1</b>"),
-                          HasSubstr("<code>GPU-1</code>"), HasSubstr("exit code 1")));
-  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
-  for (const char* no : {"{{verdict", "{{data", "http-equiv=\"refresh", "sourceMappingURL"})
-    EXPECT_FALSE(page.find(no) != std::string::npos) << no;
+TEST(Page, HoldsTheResultAndItsText) {
+  const Json result = result_of({start(0, 2), start(1, 2), fault(1), end(0), end(1)});
+  const std::string page = page_text(result, TimeLines());
+  EXPECT_EQ(data_of(page)["result"], result);
+  EXPECT_THAT(page, AllOf(HasSubstr("<title>fault: burn</title>"), HasSubstr("default-src 'none'"),
+                          HasSubstr("Verdict: fault (exit code 1)\n  rank 1")));
+  for (const char* no : {"{{", "http-equiv=\"refresh", "sourceMappingURL"})
+    EXPECT_FALSE(page.substr(0, page.find("id=\"data\"")).find(no) != std::string::npos) << no;
 }
 
-TEST(Page, ShowsTheBitsOfAFault) {
-  Json result = result_of({start(0, 1), fault(0), end(0)});
-  result["faults"][0]["xor"] = "0x02000080";
-  EXPECT_THAT(page::faults_section(result), HasSubstr("0x02000080 (bits 7, 25)"));
-  result["faults"][0]["xor"] = "0xffff0000";
-  EXPECT_THAT(page::faults_section(result), HasSubstr("0xffff0000 (16 bits)"));
-  result["faults"][0]["xor"] = "0xzz";
-  EXPECT_THAT(page::faults_section(result), HasSubstr("<code>0xzz</code>"));
+TEST(Page, HoldsTheScalingOfABench) {
+  using namespace comparison_fixtures;
+  const std::vector<Json> entries = {bench("mlp", 8192, "single", 1, 10),
+                                     bench("mlp", 8192, "collective", 2, 5.5)};
+  Json result = comparison_fixtures::result_of({h100, h100}, entries);
+  const Json values = data_of(page_text(result, TimeLines()))["comparison"]["tests"][0]["values"];
+  EXPECT_NEAR(values.at(1)["speedup"].get<double>(), 1.818, 1e-3);
+  result["command"] = "burn";
+  EXPECT_FALSE(data_of(page_text(result, TimeLines())).contains("comparison"));
 }
 
-TEST(Page, MarksLinksBelowTheirLimitOnly) {
-  Json result = {{"results", Json::array()}};
-  for (const auto& [a, b, rate] : {std::tuple{0, 1, 400.0}, {0, 2, 100.0}, {1, 2, 390.0}}) {
-    const Json way = {{"gb_per_second", rate}, {"below_limit", rate < 200}};
-    result["results"].push_back(
-        {{"measurement", "pair"},
-         {"method", "NCCL"},
-         {"from", a},
-         {"to", b},
-         {"latency_us", 9.5},
-         {"one_way", {{fmt::format("{}->{}", a, b), way}, {fmt::format("{}->{}", b, a), way}}}});
+TEST(ComparisonPage, HoldsNothingOfWhatItShowsAsMarkup) {
+  std::vector<ComparedFile> files = comparison_fixtures::seed_files();
+  for (ComparedFile& file : files) {
+    file.label = file.path = hostile + file.label;
+    for (Json& entry : file.result["results"]) entry["test_name"] = entry["mode"] = hostile;
+    for (Json& rank : file.result["ranks"]) rank["device"]["name"] = hostile;
   }
-  const std::string html = page::links_section(result);
-  EXPECT_THAT(html, AllOf(HasSubstr("<td>400"), HasSubstr("<td class=\"heat\">100"), HasSubstr("<td>390"),
-                          HasSubstr("<td>9.5")));
+  files.push_back({hostile, hostile, {}, hostile});
+  const std::string page = comparison_page(comparison_fixtures::compare(files));
+  EXPECT_THAT(page, AllOf(Not(HasSubstr("<img")), HasSubstr("&lt;img"), HasSubstr("default-src 'none'")));
+  EXPECT_EQ(data_of(page)["comparison"]["exit_code"], 2);
 }
 
 TEST(Page, OfAResultThatIsCutOrForeignIsThere) {
   for (const Json& result :
        {Json(), Json::object(), Json::array({1, "x"}), Json("text"), build_result({}, judge({}))})
-    EXPECT_THAT(page_text(result, TimeLines()), HasSubstr("The journals have no time series"));
+    EXPECT_EQ(data_of(page_text(result, TimeLines()))["result"], result);
   Json whole = result_of({start(0, 1), fault(0), end(0)});
   const Json keys = whole;
   for (const Json& foreign : {Json(), Json(7), Json("text"), Json::array({1, "x", nullptr}), Json{{"0", 3}}})
@@ -146,7 +146,7 @@ TEST(TimeLines, PowerIsTheMeanBetweenSamplesAndNoShareOfTheTimeIsAboveAll) {
     static_cast<void>(lines.write(record));
     record.time += 1;
   }
-  const Json data = page::time_lines_json(lines, result_of({start(0, 1), end(0)}));
+  const Json data = time_lines_json(lines, result_of({start(0, 1), end(0)}));
   const Json *power = chart_of(data, "Power, W"), *capped = chart_of(data, "At the power cap, % of time");
   ASSERT_TRUE(power && capped);
   EXPECT_EQ(max_of((*power)["lines"][0]), 693.5);
@@ -162,7 +162,7 @@ TEST(TimeLines, KeepEveryExtremeHoweverLongTheRun) {
   for (const double no_time : {-1e308, 1e308}) static_cast<void>(lines.write(sample(0, no_time, 9999)));
   Json result = result_of({start(0, 2), start(1, 2), fault(1), end(0), end(1)});
   result["telemetry"]["0"]["power_limit_w"] = 700;
-  const Json data = page::time_lines_json(lines, result);
+  const Json data = time_lines_json(lines, result);
   const Json* power = chart_of(data, "Power, W");
   ASSERT_NE(power, nullptr);
   EXPECT_EQ((*power)["limits"], Json::array({700.0}));
@@ -171,24 +171,9 @@ TEST(TimeLines, KeepEveryExtremeHoweverLongTheRun) {
   EXPECT_EQ(max_of((*power)["lines"][1]), 1234);
   const double at = (7'001 - 0.5) / data["seconds"].get<double>();
   EXPECT_EQ((*power)["lines"][1]["most"][static_cast<std::size_t>(at)], 1234);
-  ASSERT_EQ(data["marks"].size(), 2u);
-  EXPECT_EQ(data["marks"][0]["kind"], "fault");
-  EXPECT_THAT(page::time_lines_section(lines), HasSubstr("1234 (rank 1)"));
+  EXPECT_EQ((*power)["most"], 1234);
+  EXPECT_EQ((*power)["most_rank"], 1);
   EXPECT_EQ(chart_of(data, "Temperature, °C") == nullptr, false) << "it differs between ranks";
-}
-
-TEST(TimeLines, OfManyFaultsMarksAreKeptOverTheWholeRun) {
-  std::vector<Record> records = {start(0, 1)};
-  for (int second = 0; second < 2500; ++second) {
-    records.push_back(fault(0, second));
-    records.back().body["where"] = fmt::format("block {}", second);
-  }
-  records.push_back(end(0));
-  const Json marks = page::time_lines_json(TimeLines(), result_of(records))["marks"];
-  ASSERT_EQ(marks.size(), 1001u);  // including the start of the run
-  EXPECT_EQ(marks[0]["text"], "memory fault, rank 0: block 0");
-  EXPECT_EQ(marks[500]["text"], "memory fault, rank 0: block 1250");
-  EXPECT_EQ(marks[999]["text"], "memory fault, rank 0: block 2499");
 }
 
 TEST(TimeLines, TellRatesOfWhatCountsOn) {
@@ -198,7 +183,7 @@ TEST(TimeLines, TellRatesOfWhatCountsOn) {
   static_cast<void>(lines.write(start(0, 1)));  // resumed: its counters restart
   static_cast<void>(lines.write(sample(0, 1020, 600, 3)));
   static_cast<void>(lines.write(sample(0, 1021, 600, 5)));
-  const Json data = page::time_lines_json(lines, Json::object());
+  const Json data = time_lines_json(lines, Json::object());
   const Json* memory = chart_of(data, "Verified memory, GB/s");
   ASSERT_NE(memory, nullptr);
   const Json& mean = (*memory)["lines"][0]["mean"];
@@ -212,7 +197,7 @@ TEST(TimeLines, OfManyRanksAreOneBesideThoseThatAreNamed) {
     for (const double second : {0, 1, 2})
       static_cast<void>(lines.write(sample(rank, 1000 + second, rank == 63 ? 100 : 600 + second)));
   Record wrong = fault(63);
-  const Json data = page::time_lines_json(lines, result_of({start(63, 100), wrong, end(63)}));
+  const Json data = time_lines_json(lines, result_of({start(63, 100), wrong, end(63)}));
   const Json& drawn = (*chart_of(data, "Power, W"))["lines"];
   ASSERT_EQ(drawn.size(), 2u);
   EXPECT_EQ(drawn[0]["name"], "all 100 ranks");

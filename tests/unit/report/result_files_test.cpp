@@ -86,7 +86,7 @@ TEST_F(ResultFiles, AreWrittenByReportAndChangeNoVerdict) {
   auto report = report_directory(folder_);
   ASSERT_TRUE(report.ok());
   EXPECT_THAT(report.value().warnings, IsEmpty());
-  EXPECT_THAT(text_of("report.html"), HasSubstr("class=\"verdict pass\""));
+  EXPECT_THAT(text_of("report.html"), HasSubstr("Verdict: pass (exit code 0)"));
   EXPECT_EQ(text_of("junit.xml"), junit_xml(report.value().result));
   EXPECT_EQ(text_of("metrics.prom"), prometheus_text(report.value().result));
   fs::remove(folder_ / "metrics.prom");
