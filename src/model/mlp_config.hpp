@@ -23,7 +23,7 @@ struct BatchShare {
 
 struct MlpConfig {
   std::vector<std::int64_t> neurons;  ///< neurons per layer, input first
-  BatchShare batch;                   ///< in force until `set_share` is called
+  BatchShare batch;                   ///< in force until `set_shares` is called
   std::int64_t max_samples = 0;       ///< max samples of this rank per step; 0: those of `batch`
   std::vector<Precision>
       precisions;  ///< all precisions that `set_precision` may receive; buffers fit the widest

@@ -83,7 +83,6 @@ Status Pass::forward(const PassPlan& plan, PassObserver& companion) {
     const LinearLayer& layer = layout_.layers()[l];
     const int number = static_cast<int>(l);
     const MatrixView output = call.activation(l + 1);
-    const auto bytes = static_cast<std::size_t>(output.count()) * size_of(output.type);
     EGT_TRY(call.companion.before_layer(l));
     EGT_TRY_ASSIGN(Gemm product, products_.forward(l, call.plan.precision, call.plan.parameters,
                                                    call.activation(l), output));
@@ -91,20 +90,20 @@ Status Pass::forward(const PassPlan& plan, PassObserver& companion) {
     if (const VectorView bias = fused_bias(call, layer); !is_output && bias.data != nullptr) {
       product.relu_bias = bias;
       EGT_TRY(device_.gemm(product, stream_));
-      EGT_TRY(tamper(call, {TensorKind::product, number},
-                     {static_cast<std::uint32_t*>(output.data), bytes / sizeof(std::uint32_t)}));
-      EGT_TRY(made(call, {TensorKind::activation, number}, output.data, bytes));
+      const VectorView elements{output.data, output.type, output.count()};
+      EGT_TRY(tamper(call, {TensorKind::product, number}, elements.words()));
+      EGT_TRY(made(call, {TensorKind::activation, number}, output));
       EGT_TRY(call.companion.after(product, {TensorKind::activation, number}));
       continue;
     }
     EGT_TRY(device_.gemm(product, stream_));
-    EGT_TRY(made(call, {TensorKind::product, number}, output.data, bytes));
+    EGT_TRY(made(call, {TensorKind::product, number}, output));
     EGT_TRY(call.companion.after(product, {TensorKind::product, number}));
     if (is_output) break;
     const Activation activation{output, call.plan.parameters.bias(layer), extreme_term(call, number)};
     EGT_TRY(call.companion.before(activation));
     EGT_TRY(device_.activate(activation.h, activation.bias, activation.extreme, stream_));
-    EGT_TRY(made(call, {TensorKind::activation, number}, output.data, bytes));
+    EGT_TRY(made(call, {TensorKind::activation, number}, output));
     EGT_TRY(call.companion.after(activation, {TensorKind::activation, number}));
   }
   return {};
@@ -166,8 +165,7 @@ Status Pass::output_gradient(const Call& call, MatrixView& gradient) {
   EGT_TRY(call.companion.before(operation));
   EGT_TRY(device_.loss_gradient(operation, stream_));
   EGT_TRY(add_bias_gradient(call, last));
-  EGT_TRY(
-      made(call, tensor, gradient.data, static_cast<std::size_t>(gradient.count()) * size_of(gradient.type)));
+  EGT_TRY(made(call, tensor, gradient));
   return call.companion.after(operation, tensor);
 }
 
@@ -178,8 +176,7 @@ Status Pass::mask(const Call& call, std::size_t layer, MatrixView gradient) {
   EGT_TRY(call.companion.before(operation));
   EGT_TRY(device_.activation_gradient(gradient, operation.h, operation.bias_gradient, stream_));
   EGT_TRY(add_bias_gradient(call, below));
-  EGT_TRY(
-      made(call, tensor, gradient.data, static_cast<std::size_t>(gradient.count()) * size_of(gradient.type)));
+  EGT_TRY(made(call, tensor, gradient));
   return call.companion.after(operation, tensor);
 }
 
@@ -201,8 +198,7 @@ Status Pass::backward(const PassPlan& plan, PassObserver& companion) {
       const Gemm product =
           products_.input_gradient(l, plan.precision, plan.parameters, gradient, input_gradient);
       EGT_TRY(device_.gemm(product, stream_));
-      EGT_TRY(made(call, {TensorKind::input_product, number}, input_gradient.data,
-                   static_cast<std::size_t>(input_gradient.count()) * size_of(input_gradient.type)));
+      EGT_TRY(made(call, {TensorKind::input_product, number}, input_gradient));
       EGT_TRY(call.companion.after(product, {TensorKind::input_product, number}));
     }
     if (number == late_layer)
@@ -250,11 +246,12 @@ Status Pass::weight_gradient(const Call& call, const GradientPiece& piece, Matri
 }
 
 /// A tensor of 2-byte elements may end within a word. The rest of that word is zeroed.
-Status Pass::made(const Call& call, const PassTensor& tensor, void* data, std::size_t bytes) {
+Status Pass::made(const Call& call, const PassTensor& tensor, const MatrixView& made) {
   constexpr std::size_t word = sizeof(std::uint32_t);
+  const std::size_t bytes = static_cast<std::size_t>(made.count()) * size_of(made.type);
   if (bytes % word != 0)
-    EGT_TRY(device_.set_zero(static_cast<char*>(data) + bytes, word - bytes % word, stream_));
-  const WordsView words{static_cast<std::uint32_t*>(data), (bytes + word - 1) / word};
+    EGT_TRY(device_.set_zero(static_cast<char*>(made.data) + bytes, word - bytes % word, stream_));
+  const WordsView words{static_cast<std::uint32_t*>(made.data), (bytes + word - 1) / word};
   EGT_TRY(tamper(call, tensor, {words.data, bytes / word}));
   return call.companion.made(tensor, words);
 }

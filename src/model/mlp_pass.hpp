@@ -98,7 +98,7 @@ class Pass {
   Status weight_gradients(const Call& call, int layer, MatrixView output_gradient, std::size_t& bucket);
   Status weight_gradient(const Call& call, const GradientPiece& piece, MatrixView output_gradient,
                          MatrixView input);
-  Status made(const Call& call, const PassTensor& tensor, void* data, std::size_t bytes);
+  Status made(const Call& call, const PassTensor& tensor, const MatrixView& made);
   Status tamper(const Call& call, const PassTensor& tensor, WordsView words);
 
   Device& device_;

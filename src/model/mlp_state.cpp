@@ -23,7 +23,7 @@ math::Adam adam_rule(float rate, std::int64_t t, float gradient_scale) {
 
 }  // namespace
 
-Status TrainedState::allocate() {
+Status TrainedState::allocate(bool keeps_states) {
   const std::size_t bytes = static_cast<std::size_t>(layout_.size()) * sizeof(float);
   EGT_TRY_ASSIGN(parameters, ParameterSet::allocate(device_, config_.precisions, layout_.size()));
   if (config_.optimizer == Optimizer::adam || config_.momentum != 0.0f) {
@@ -35,7 +35,7 @@ Status TrainedState::allocate() {
   if (config_.top_k_share > 0) {
     EGT_TRY_ASSIGN(residual, device_.allocate(bytes));
   }
-  if (!config_.keeps_states) return {};
+  if (!keeps_states) return {};
   for (auto& slot : kept_)
     for (std::size_t i = 0; i < buffers().size(); ++i) {
       EGT_TRY_ASSIGN(Buffer copy, device_.allocate(bytes));

@@ -24,7 +24,8 @@ class TrainedState {
   TrainedState(Device& device, const MlpConfig& config, const ParameterLayout& layout)
       : device_(device), config_(config), layout_(layout) {}
 
-  Status allocate();
+  /// `keeps_states`: with memory for `keep`.
+  Status allocate(bool keeps_states);
   /// Sets the initial state: random weights, zero moments.
   Status initialize(Stream& stream);
 

@@ -39,11 +39,11 @@ Status PendingUpdates::await_sums(std::size_t layer, Stream& compute) {
   return {};
 }
 
-Status PendingUpdates::update(std::size_t first, std::size_t last, Precision precision, Stream& compute) {
-  OperationObserver nothing;
+Status PendingUpdates::update(std::size_t first, std::size_t last, Precision precision, Stream& compute,
+                              OperationObserver& observer) {
   for (std::size_t b = 0; b < pending_.size(); ++b)
     if (pending_[b] && layer_of(b) >= first && layer_of(b) <= last)
-      EGT_TRY(update(b, precision, compute, nothing));
+      EGT_TRY(update(b, precision, compute, observer));
   return {};
 }
 

@@ -9,7 +9,7 @@
 #include "model/mlp_state.hpp"
 #include "model/parallel/gradient_all_reduce.hpp"
 #include "model/parameter_layout.hpp"
-#include "model/step_timeline.hpp"
+#include "model/step_records.hpp"
 
 /// Private to the trainer: from a bucket's gradient to the update of its weights.
 namespace egt::mlp {
@@ -37,7 +37,8 @@ class PendingUpdates {
   /// Makes `compute` wait for the all-reduces of the layer's pending buckets and of all earlier buckets.
   Status await_sums(std::size_t layer, Stream& compute);
   /// Enqueues the pending updates of layers `first` to `last`. Their all-reduces were waited for.
-  Status update(std::size_t first, std::size_t last, Precision precision, Stream& compute);
+  Status update(std::size_t first, std::size_t last, Precision precision, Stream& compute,
+                OperationObserver& observer);
   /// Enqueues all pending updates, each after its all-reduce.
   Status settle(Precision precision, Stream& compute, OperationObserver& observer);
   /// Discards pending updates.

@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "model/digest_exchange.hpp"
 #include "model/mlp_trainer.hpp"
-#include "workload/common/digest_exchange.hpp"
 
 namespace egt::test {
 
@@ -13,7 +13,7 @@ namespace egt::test {
 inline std::vector<Answers> state_digests(Device& device, Communicator& communicator, MlpTrainer& trainer) {
   constexpr double timeout_s = 60;
   ProgressBoard board;
-  DigestExchange exchange(device, communicator, trainer.communication_stream(), board.line("test"));
+  DigestExchange exchange(device, communicator, trainer.communication_stream(), &board.line("test"));
   const std::size_t count = trainer.state_tensors().size();
   Status status = exchange.prepare(count);
   if (status.ok()) status = trainer.enqueue_state_digests(exchange.own());

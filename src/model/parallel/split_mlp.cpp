@@ -71,7 +71,7 @@ Result<std::unique_ptr<SplitMlp>> SplitMlp::create(Device& device, const PlanCom
 }
 
 Status SplitMlp::allocate() {
-  EGT_TRY(trained_.allocate());
+  EGT_TRY(trained_.allocate(false));
   EGT_TRY_ASSIGN(workspace_, mlp::Workspace::allocate(device_, local_, layout_));
   const auto count = static_cast<std::size_t>(config_.micro_batches);
   EGT_TRY_ASSIGN(losses_memory_, device_.allocate((marks_.size() + 1) * count * sizeof(float)));

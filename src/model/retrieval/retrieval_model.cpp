@@ -129,7 +129,7 @@ Status RetrievalModel::Impl::prepare() {
   for (EventHandle* event : {&evaluation_begin, &encoded, &searched, &read}) {
     EGT_TRY_ASSIGN(*event, timing_event());
   }
-  EGT_TRY(trained.allocate());
+  EGT_TRY(trained.allocate(false));
   EGT_TRY(trained.initialize(*stream));
   const VectorView copy = trained.parameters.compute_copy(config.precision);
   if (copy.data != nullptr) EGT_TRY(device.cast(copy, trained.parameters.master(), *stream));

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "egt/workload/workload.hpp"
+#include "model/digest_exchange.hpp"
 #include "model/mlp_trainer.hpp"
 #include "workload/bench/bench_operation.hpp"
 #include "workload/bench/input_pipeline.hpp"
 #include "workload/bench/scaling_plan.hpp"
-#include "workload/common/digest_exchange.hpp"
 #include "workload/common/digest_vote.hpp"
 #include "workload/common/fault_reporter.hpp"
 #include "workload/options.hpp"

@@ -95,7 +95,7 @@ Status MlpJob::prepare() {
     EGT_TRY_ASSIGN(*event, device_.create_event(EventUse::timing));
   }
   replicas_.emplace(device_, communicator_, trainer_->communication_stream(),
-                    environment_.board.line("main"));
+                    &environment_.board.line("main"));
   return replicas_->prepare(trainer_->state_tensors().size());
 }
 

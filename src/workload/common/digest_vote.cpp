@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -42,13 +41,12 @@ class GroupVote {
 
   std::size_t questions() const { return ranks_[index(members_.front())].size(); }
   const Digest& answer(int rank, std::size_t question) const { return ranks_[index(rank)][question]; }
-  bool has_past(int rank) const { return !past_[index(rank)].empty(); }
-  const Digest& past(int rank, std::size_t question) const { return past_[index(rank)][question]; }
-  bool left_past(int rank, std::size_t question) const {
-    return has_past(rank) && past(rank, question) != answer(rank, question);
-  }
+  /// The past answer; without a past, the current one.
   const Digest& testimony(int rank, std::size_t question) const {
-    return has_past(rank) ? past(rank, question) : answer(rank, question);
+    return past_[index(rank)].empty() ? answer(rank, question) : past_[index(rank)][question];
+  }
+  bool left_past(int rank, std::size_t question) const {
+    return testimony(rank, question) != answer(rank, question);
   }
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
@@ -84,7 +82,7 @@ void GroupVote::accuse(std::size_t question, const std::optional<Digest>& truth)
   for (const int rank : members_) {
     const Digest& actual = answer(rank, question);
     if (left_past(rank, question))
-      wrong_[rank].try_emplace(question, Wrong{past(rank, question), actual, Blame::certain});
+      wrong_[rank].try_emplace(question, Wrong{testimony(rank, question), actual, Blame::certain});
     else if (truth && actual != *truth)
       wrong_[rank].try_emplace(question, Wrong{*truth, actual, Blame::majority});
   }
@@ -110,7 +108,7 @@ void GroupVote::judge(std::size_t question, const std::vector<int>& witnesses) {
     (left_past(rank, question) ? left : stayed).push_back(rank);
   }
   if (left.size() >= 2 && agree(witnesses, question)) {  // rule 4
-    suspect(question, left, past(left.front(), question), answer(left.front(), question));
+    suspect(question, left, testimony(left.front(), question), answer(left.front(), question));
     return;
   }
   const std::optional<Digest> truth = strict_majority(testimonies);
@@ -161,6 +159,18 @@ std::vector<std::size_t> differing_questions(const std::vector<Answers>& ranks) 
     if (std::any_of(ranks.begin(), ranks.end(), [&](const Answers& rank) { return rank[q] != ranks[0][q]; }))
       questions.push_back(q);
   return questions;
+}
+
+std::optional<Mismatch> difference(const Answers& expected, const Answers& actual) {
+  std::optional<Mismatch> found;
+  for (std::size_t q = 0; q < expected.size(); ++q) {
+    if (expected[q] == actual[q]) continue;
+    if (found)
+      ++found->count;
+    else
+      found = Mismatch{.question = q, .suspects = {}, .expected = expected[q], .actual = actual[q]};
+  }
+  return found;
 }
 
 std::string more_tensors(std::uint64_t count) {

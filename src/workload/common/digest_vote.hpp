@@ -2,16 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "egt/core/digest.hpp"
 #include "egt/core/record.hpp"
+#include "model/digest_exchange.hpp"
 
 namespace egt {
-
-/// Digests of one rank, one per question (tensor), in the order in which the tensors are computed.
-using Answers = std::vector<Digest>;
 
 /// A rank with a wrong answer, or suspects that include a rank with one.
 struct Mismatch {
@@ -25,6 +23,9 @@ struct Mismatch {
 
 /// Questions on which the ranks' answers differ, ascending.
 std::vector<std::size_t> differing_questions(const std::vector<Answers>& ranks);
+
+/// How the answers of a rank differ from the expected ones, without rank; nothing: they are equal.
+std::optional<Mismatch> difference(const Answers& expected, const Answers& actual);
 
 /// Text: `count - 1` further tensors after the reported one are wrong; empty if none.
 std::string more_tensors(std::uint64_t count);

@@ -46,10 +46,14 @@ void FaultReporter::report(Fault fault, const Mismatch& dissent) {
   Fault reported = addressed(std::move(fault), dissent);
   reported.settles = announced_.contains(reported.incident);
   std::erase_if(unannounced_, [&](const Fault& one) { return one.incident == reported.incident; });
-  if (own == std::max(dissent.rank, 0))
-    environment_.records.emit(reported);
-  else if (!reported.incident.empty())
-    of_others_.push_back(std::move(reported));
+  deliver(std::move(reported), dissent);
+}
+
+void FaultReporter::deliver(Fault fault, const Mismatch& dissent) {
+  if (environment_.place.rank == std::max(dissent.rank, 0))
+    environment_.records.emit(fault);
+  else if (!fault.incident.empty())
+    of_others_.push_back(std::move(fault));
 }
 
 void FaultReporter::report_provisionally(Fault fault, const Mismatch& dissent) {
@@ -61,10 +65,7 @@ void FaultReporter::report_provisionally(Fault fault, const Mismatch& dissent) {
     return;
   }
   announced_.insert(reported.incident);
-  if (environment_.place.rank == std::max(dissent.rank, 0))
-    environment_.records.emit(reported);
-  else
-    of_others_.push_back(std::move(reported));
+  deliver(std::move(reported), dissent);
 }
 
 bool FaultReporter::found(const std::string& kind, int rank) const {

@@ -41,6 +41,7 @@ class FaultReporter {
 
  private:
   Fault addressed(Fault fault, const Mismatch& dissent) const;
+  void deliver(Fault fault, const Mismatch& dissent);
 
   Environment& environment_;
   std::set<std::string> current_;    ///< incidents of this check: kind and ranks

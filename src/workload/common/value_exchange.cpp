@@ -3,19 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "egt/core/wait.hpp"
-
 namespace egt {
-
-Status wait_with_peers(Device& device, Communicator& communicator, const Event& event, double seconds,
-                       const char* what) {
-  return wait_until(
-      [&]() -> Result<bool> {
-        EGT_TRY(communicator.check());
-        return device.done(event);
-      },
-      {.seconds = seconds, .what = what});
-}
 
 Status ValueExchange::prepare(std::size_t most) {
   most_ = most;

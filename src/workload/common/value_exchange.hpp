@@ -8,12 +8,9 @@
 #include "egt/core/progress_board.hpp"
 #include "egt/device/device.hpp"
 #include "egt/ranks/communicator.hpp"
+#include "model/digest_exchange.hpp"
 
 namespace egt {
-
-/// Waits at most `seconds` for `event`. Returns early if the communicator failed or was aborted.
-Status wait_with_peers(Device& device, Communicator& communicator, const Event& event, double seconds,
-                       const char* what);
 
 /// All-gathers a few values per rank over the communicator, so that a lost peer ends the wait like any other
 /// collective. Collective: the same calls in the same order on all ranks. One thread.

@@ -29,7 +29,7 @@ Status LoadChecks::prepare() {
   EGT_TRY_ASSIGN(stream_, device.create_stream(StreamPriority::high, StreamUse::without_products));
   EGT_TRY_ASSIGN(made_, device.create_event(EventUse::order));
   exchange_ = std::make_unique<DigestExchange>(device, environment_.communicator, *stream_,
-                                               environment_.board.line("main"));
+                                               &environment_.board.line("main"));
   EGT_TRY(exchange_->prepare(max_answers));
   EGT_TRY_ASSIGN(groups_, exchange_->groups_of(environment_.device_model, environment_.peer_timeout_seconds));
   return {};

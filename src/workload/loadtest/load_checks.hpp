@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "egt/workload/workload.hpp"
-#include "workload/common/digest_exchange.hpp"
+#include "model/digest_exchange.hpp"
 #include "workload/common/fault_reporter.hpp"
 #include "workload/loadtest/load_test.hpp"
 

@@ -66,7 +66,6 @@ BatchBalance::BatchBalance(const BatchShare& even, const RankPlace& place, std::
   for (std::int64_t& samples : most_) samples -= samples % unit_;
   for (int rank = 0; rank < place_.size; ++rank)
     even_.push_back(share_batch(even.global, rank, place_.size).local);
-  samples_ = even_;
   changes_.push_back({0, even_});
 }
 
@@ -97,7 +96,7 @@ void BatchBalance::add(std::int64_t step, Precision precision, const std::vector
   }
   ++times.steps;
   even_ms_ += slowest(even_, ms_per_sample);
-  balanced_ms_ += slowest(samples_, ms_per_sample);
+  balanced_ms_ += slowest(samples(), ms_per_sample);
 }
 
 void BatchBalance::end_epoch(std::int64_t step, Precision next) {
@@ -115,25 +114,19 @@ void BatchBalance::end_epoch(std::int64_t step, Precision next) {
   const std::vector<double>* wanted = own.empty() ? newest : &own;
   if (wanted == nullptr) return;
   auto samples = balanced_samples(global_, *wanted, std::max(unit_, grain_of(global_ / place_.size)), most_);
-  if (slowest(samples_, *wanted) >= min_gain * slowest(samples, *wanted))
-    change(step + MlpTrainer::depth + 1, std::move(samples));  // none of these steps is enqueued yet
-}
-
-void BatchBalance::change(std::int64_t from, std::vector<std::int64_t> samples) {
-  samples_ = std::move(samples);
-  changes_.push_back({from, samples_});
+  if (slowest(this->samples(), *wanted) >= min_gain * slowest(samples, *wanted))
+    changes_.push_back({step + MlpTrainer::depth + 1, std::move(samples)});  // no such step is enqueued yet
 }
 
 void BatchBalance::restart(std::int64_t next_step) {
   std::erase_if(changes_, [&](const Change& change) { return change.from > next_step; });
-  if (changes_.size() > 1) change(next_step, even_);
-  samples_ = even_;
+  if (changes_.size() > 1) changes_.push_back({next_step, even_});
   times_.clear();
   epoch_ = next_step;
 }
 
 Json BatchBalance::figures() const {
-  return {{"batch", samples_[static_cast<std::size_t>(place_.rank)]},
+  return {{"batch", samples()[static_cast<std::size_t>(place_.rank)]},
           {"batch_changes", changes_.size() - 1},
           {"balance_gain", balanced_ms_ > 0 ? Json(even_ms_ / balanced_ms_) : Json(nullptr)}};
 }

@@ -59,15 +59,16 @@ class BatchBalance {
     std::vector<double> ms_per_sample;  ///< last mean per rank; empty: none yet
   };
 
-  void change(std::int64_t from, std::vector<std::int64_t> samples);
+  /// Per rank, after the last change.
+  const std::vector<std::int64_t>& samples() const { return changes_.back().samples; }
 
   const RankPlace place_;
   const std::int64_t global_;
   std::vector<std::int64_t> most_;
   const std::int64_t unit_;
-  std::vector<std::int64_t> even_, samples_;  ///< per rank: initial, and after the last change
-  std::vector<Change> changes_;               ///< by step, starting with the even share
-  std::int64_t epoch_ = 0;                    ///< its first step
+  std::vector<std::int64_t> even_;  ///< per rank
+  std::vector<Change> changes_;     ///< by step, starting with the even share
+  std::int64_t epoch_ = 0;          ///< its first step
   std::map<Precision, Times> times_;
   double even_ms_ = 0, balanced_ms_ = 0;  ///< of the slowest passes, over all steps
 };

@@ -87,28 +87,24 @@ void StepCosts::add(std::int64_t step, std::optional<double> ms) {
     return;
   }
   if (ms) {
-    affected_ms_ += *ms;
-    ++affected_steps_;
+    affected_.ms += *ms;
+    ++affected_.steps;
   }
   if (step < checks_.front() + affected) return;
   constexpr float unknown = std::numeric_limits<float>::quiet_NaN();
-  const bool measured = !disturbed_ && affected_steps_ == affected && !plain_.empty();
+  const bool measured = !affected_.disturbed && affected_.steps == affected && !plain_.empty();
   const double plain = plain_.empty() ? 0 : median(plain_);
-  const double cost = affected_ms_ - static_cast<double>(affected) * plain;
+  const double cost = affected_.ms - static_cast<double>(affected) * plain;
   if (measured) checks_ms_ = checks_ms_.value_or(0) + cost;
   note_.check_ms = measured ? static_cast<float>(cost) : unknown;
   note_.step_ms = measured ? static_cast<float>(plain) : unknown;
   checks_.pop_front();
-  disturbed_ = false;
-  affected_ms_ = 0;
-  affected_steps_ = 0;
+  affected_ = {};
 }
 
 void StepCosts::give_up() {
   checks_.clear();
-  disturbed_ = false;
-  affected_ms_ = 0;
-  affected_steps_ = 0;
+  affected_ = {};
   note_ = {};
 }
 

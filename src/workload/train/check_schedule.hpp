@@ -69,7 +69,7 @@ class StepCosts {
   /// `ms`: duration of the step; none: unknown. Call in order.
   void add(std::int64_t step, std::optional<double> ms);
   /// Steps were repeated, so their times are invalid.
-  void disturb() { disturbed_ = true; }
+  void disturb() { affected_.disturbed = true; }
   /// The steps in flight were aborted; drops their pending reports.
   void give_up();
   /// Cost to report to the peers, once; all 0: nothing new.
@@ -82,10 +82,12 @@ class StepCosts {
   static constexpr std::size_t remembered = 8;
 
   std::deque<std::int64_t> checks_;  ///< steps before the pending checks
-  bool disturbed_ = false;
-  std::deque<double> plain_;  ///< recent steps not delayed by a check
-  double affected_ms_ = 0;
-  int affected_steps_ = 0;
+  std::deque<double> plain_;         ///< recent steps not delayed by a check
+  struct Affected {
+    bool disturbed = false;
+    double ms = 0;
+    int steps = 0;
+  } affected_;  ///< steps after the first pending check so far
   double all_ms_ = 0;
   std::optional<double> checks_ms_;  ///< none: no check was measured yet
   StepMessage note_;

@@ -129,38 +129,20 @@ void Golden::add(const std::string& device_model, const std::string& work, const
   for (const auto& [question, digest] : digests) known.insert_or_assign(question, digest);
 }
 
-Status GoldenCheck::prepare(const Golden* known, const std::string& device_model, const std::string& work,
-                            const std::vector<std::string>& precisions, const std::string& path) {
-  if (!known) return {};
-  for (const std::string& precision : precisions) {
-    const Golden::Digests* const digests = known->find(device_model, work, precision);
-    if (!digests) {
-      unknown_.insert(precision);
-      continue;
-    }
-    for (const std::string& question : questions_)
-      if (!digests->contains(question))
-        return damaged(path, fmt::format("it lacks the digest of '{}' in {}", question, precision));
-    known_[precision] = digests;
+Result<std::optional<Answers>> Golden::answers(const std::string& device_model, const std::string& work,
+                                               const std::string& precision,
+                                               const std::vector<std::string>& questions,
+                                               const std::string& path) const {
+  const Digests* const known = find(device_model, work, precision);
+  if (known == nullptr) return std::optional<Answers>();
+  Answers answers;
+  for (const std::string& question : questions) {
+    const auto digest = known->find(question);
+    if (digest == known->end())
+      return damaged(path, fmt::format("it lacks the digest of '{}' in {}", question, precision));
+    answers.push_back(digest->second);
   }
-  return {};
-}
-
-std::optional<Mismatch> GoldenCheck::compare(const Answers& own, const std::string& precision) {
-  const auto known = known_.find(precision);
-  if (known == known_.end()) return std::nullopt;
-  compared_.insert(precision);
-  Mismatch found;
-  found.count = 0;
-  for (std::size_t q = own.size(); q-- > 0;) {
-    const Digest& expected = known->second->at(questions_[q]);
-    if (expected == own[q]) continue;
-    found.question = q;
-    found.expected = expected;
-    found.actual = own[q];
-    ++found.count;
-  }
-  return found;
+  return std::optional<Answers>(std::move(answers));
 }
 
 namespace {

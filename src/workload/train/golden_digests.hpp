@@ -2,15 +2,12 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
-#include "egt/core/digest.hpp"
 #include "egt/core/status.hpp"
-#include "workload/common/digest_vote.hpp"
+#include "model/digest_exchange.hpp"
 
 namespace egt {
 
@@ -29,6 +26,12 @@ class Golden {
   /// batch, seed etc. as text) and precision; null: unknown. Valid until the next `add`.
   const Digests* find(const std::string& device_model, const std::string& work,
                       const std::string& precision) const;
+  /// The answers to `questions`, in their order; nothing: the file does not have this work. invalid_argument:
+  /// it lacks some of them, which would never be compared.
+  Result<std::optional<Answers>> answers(const std::string& device_model, const std::string& work,
+                                         const std::string& precision,
+                                         const std::vector<std::string>& questions,
+                                         const std::string& path_for_messages) const;
   /// Adds answers for these three; an existing answer gets the new digest.
   void add(const std::string& device_model, const std::string& work, const std::string& precision,
            const Digests& digests);
@@ -38,28 +41,6 @@ class Golden {
 
  private:
   std::map<std::tuple<std::string, std::string, std::string>, Digests> known_;  ///< model, work, precision
-};
-
-/// Compares one rank's answers with a golden file. Main thread only.
-class GoldenCheck {
- public:
-  /// `questions`: in the order of the answers.
-  explicit GoldenCheck(std::vector<std::string> questions) : questions_(std::move(questions)) {}
-
-  /// `known` must outlive the check; null: no file. invalid_argument: the file has this work, but lacks some
-  /// digests, which would never be compared.
-  Status prepare(const Golden* known, const std::string& device_model, const std::string& work,
-                 const std::vector<std::string>& precisions, const std::string& path_for_messages);
-  /// Differences of the answers; `count` is 0 if there is none. Nothing: the file lacks this precision.
-  std::optional<Mismatch> compare(const Answers& own, const std::string& precision);
-
-  const std::set<std::string>& compared() const { return compared_; }  ///< precisions
-  const std::set<std::string>& unknown() const { return unknown_; }    ///< precisions not in the file
-
- private:
-  std::vector<std::string> questions_;
-  std::map<std::string, const Golden::Digests*> known_;  ///< by precision
-  std::set<std::string> compared_, unknown_;
 };
 
 /// Nothing: no file yet; it will be written, and its folder permits that. unavailable: not readable or not

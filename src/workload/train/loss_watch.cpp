@@ -43,11 +43,19 @@ std::optional<LossApart> first_loss_apart(const Repetition& repetition, std::int
 void LossWatch::note(std::int64_t step, const StepResult& result) {
   const bool was_finite = std::exchange(is_finite_, std::isfinite(result.loss));
   if (is_finite_ || !was_finite || diverges_) return;
-  open_ = {.step = step, .ranks = result.not_finite()};
+  open_ = {.step = step, .ranks = {}};
+  for (std::size_t rank = 0; rank < result.own_losses.size(); ++rank)
+    if (!std::isfinite(result.own_losses[rank])) open_->ranks.push_back(static_cast<int>(rank));
 }
 
 std::optional<std::int64_t> LossWatch::open_step() const {
   return open_ ? std::optional(open_->step) : std::nullopt;
+}
+
+LossWatch::Figures LossWatch::figures() const {
+  Figures figures = figures_;
+  if (open_) figures.unexamined_step = open_->step;
+  return figures;
 }
 
 bool LossWatch::judge(const Repetition& repetition, bool explained, std::uint64_t check) {
@@ -57,7 +65,7 @@ bool LossWatch::judge(const Repetition& repetition, bool explained, std::uint64_
   if (!open || explained) return false;
   const std::int64_t index = open->step - repetition.first_step;
   if (index < 0 || index >= static_cast<std::int64_t>(losses.size())) {
-    unexamined_step_ = open->step;
+    figures_.unexamined_step = open->step;
     return false;
   }
   if (std::isfinite(losses[static_cast<std::size_t>(index)]) || !repetition.alike_before_loss) {
@@ -65,15 +73,15 @@ bool LossWatch::judge(const Repetition& repetition, bool explained, std::uint64_
     return true;
   }
   diverges_ = true;
-  if (!diverged_step_) {
-    diverged_step_ = open->step;
-    diverged_first_ = first_loss_apart(repetition, open->step);
+  if (!figures_.diverged_step) {
+    figures_.diverged_step = open->step;
+    figures_.diverged_first = first_loss_apart(repetition, open->step);
   }
   return false;
 }
 
 void LossWatch::give_up() {
-  unexamined_step_ = unexamined_step();
+  figures_ = figures();
   open_.reset();
   is_finite_ = true;
   diverges_ = false;

@@ -40,12 +40,17 @@ class LossWatch {
   /// For a restart: training goes back, and a loss that is pending on some ranks only stays unexamined.
   void give_up();
 
-  /// First step whose loss was non-finite again in the repetition, without another fault.
-  std::optional<std::int64_t> diverged_step() const { return diverged_step_; }
-  /// The rank whose own loss diverged first; none: no single rank.
-  std::optional<LossApart> diverged_first() const { return diverged_first_; }
-  /// A step with a non-finite loss that was not repeated (yet).
-  std::optional<std::int64_t> unexamined_step() const { return open_ ? open_->step : unexamined_step_; }
+  /// Judgements of the losses so far.
+  struct Figures {
+    /// Step of the first non-finite loss that was the same in a repetition without other faults, so training
+    /// diverges. None: no divergence.
+    std::optional<std::int64_t> diverged_step = {};
+    std::optional<LossApart> diverged_first =
+        {};  ///< rank whose own loss diverged first; none: no single rank
+    /// Step of a non-finite loss that was not repeated (yet).
+    std::optional<std::int64_t> unexamined_step = {};
+  };
+  Figures figures() const;
 
  private:
   struct Nonfinite {
@@ -60,8 +65,7 @@ class LossWatch {
   std::optional<Nonfinite> open_;
   bool is_finite_ = true;
   bool diverges_ = false;  ///< since the last restart; no further loss becomes pending
-  std::optional<std::int64_t> diverged_step_, unexamined_step_;
-  std::optional<LossApart> diverged_first_;
+  Figures figures_;
 };
 
 }  // namespace egt

@@ -27,9 +27,7 @@ constexpr std::int64_t rows_unit = 16;
 /// Relative error of a function in the load's chains: 4 ulp, the most that CUDA documents for them. glibc: 2.
 constexpr double function_error = 0x1p-21;
 
-struct Expected {
-  double value = 0, tolerance = 0;
-};
+using Expected = ExpectedElement;
 
 double load(const std::byte* data, ElementType type, std::int64_t i) {
   const auto at = [&]<typename T>(T value) {
@@ -137,26 +135,34 @@ MatrixView as_row(const void* data, ElementType type, std::int64_t count) {
   return {const_cast<void*>(data), type, 1, count};
 }
 
-/// Sampled weights and moments of some parameters, before and after an update.
-struct SampledStep {
-  OptimizerStep step;
-  const std::byte *weights = nullptr, *gradient = nullptr, *first = nullptr, *second = nullptr;
-  const std::byte *new_weights = nullptr, *new_first = nullptr, *new_second = nullptr, *copy = nullptr;
-
-  /// Applies the update rule to parameter i. Returns weight, first and second moment.
-  std::array<float, 3> apply(std::int64_t i) const {
-    const auto at = [&](const std::byte* data) {
-      return data ? static_cast<float>(load(data, ElementType::f32, i)) : 0.0f;
-    };
-    std::array<float, 3> state{at(weights), at(first), at(second)};
-    const auto g = static_cast<float>(load(gradient, step.range.gradient.type, i));
-    if (const auto* sgd = std::get_if<math::Sgd>(&step.rule))
-      (*sgd)(state[0], state[1], g);
-    else
-      std::get<math::Adam>(step.rule)(state[0], state[1], state[2], g);
-    return state;
-  }
+/// What an operation reads: the elements at the place of the sample, or the whole row. A matrix of one row is
+/// the same for all rows. The first operand has the shape of the result.
+struct Operand {
+  MatrixView matrix;
+  bool is_whole_row = false;
 };
+
+std::vector<Operand> operands_of(const Gemm&) {
+  return {};
+}
+std::vector<Operand> operands_of(const Activation& operation) {
+  return {{operation.h}, {as_row(operation.bias, ElementType::f32, operation.h.columns)}};
+}
+std::vector<Operand> operands_of(const LossGradient& operation) {
+  return {{operation.z},
+          {as_row(operation.bias, ElementType::f32, operation.z.columns)},
+          {.matrix = operation.x, .is_whole_row = true}};
+}
+std::vector<Operand> operands_of(const ActivationGradient& operation) {
+  return {{operation.gradient}, {operation.h}};
+}
+std::vector<Operand> operands_of(const OptimizerStep& operation) {
+  const ParameterRange& range = operation.range;
+  return {{as_row(range.weights, ElementType::f32, range.count)},
+          {as_row(operation.first, ElementType::f32, range.count)},
+          {as_row(operation.second, ElementType::f32, range.count)},
+          {as_row(range.gradient.data, range.gradient.type, range.count)}};
+}
 
 }  // namespace
 
@@ -165,23 +171,16 @@ double OperationAudit::cheap_terms(const DeviceInfo& device) {
   return per_unit * std::max(1, device.multiprocessors);
 }
 
-Result<std::unique_ptr<OperationAudit>> OperationAudit::create(Device& device, const Config& config) {
-  std::unique_ptr<OperationAudit> made(new OperationAudit(device, config));
-  EGT_TRY(made->allocate());
-  return made;
-}
-
-Status OperationAudit::allocate() {
+Status OperationAudit::prepare(const Config& config) {
+  config_ = config;
   const std::size_t copy_bytes = sample_elements * sizeof(double);
   const std::size_t row_bytes = static_cast<std::size_t>(config_.widest_layer) * sizeof(double) + alignment;
   const std::size_t reports = config_.gemms * sizeof(GemmMismatches);
   EGT_TRY_ASSIGN(reports_, device_.allocate(reports));
   EGT_TRY_ASSIGN(pinned_reports_, device_.allocate_pinned(reports));
-  EGT_TRY_ASSIGN(samples_, device_.allocate_pinned(
-                               config_.other_operations * copies_per_operation * copy_bytes + row_bytes));
-  const auto rows = static_cast<std::size_t>(config_.max_rows);
-  EGT_TRY_ASSIGN(ones_, device_.allocate(rows * sizeof(float)));
-  EGT_TRY_ASSIGN(short_ones_, device_.allocate(rows * sizeof(float)));
+  EGT_TRY_ASSIGN(elements_, device_.allocate_pinned(
+                                config_.other_operations * copies_per_operation * copy_bytes + row_bytes));
+  EGT_TRY_ASSIGN(ones_, device_.allocate(static_cast<std::size_t>(config_.max_rows) * sizeof(float)));
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
   return {};
 }
@@ -195,8 +194,8 @@ void OperationAudit::begin(Precision precision, const Selection& selection) {
 
 void OperationAudit::abort() {
   gemms_.clear();
-  judges_.clear();
-  gemms_seen_ = used_bytes_ = 0;
+  samples_.clear();
+  gemms_seen_ = used_bytes_ = sampled_operations_ = 0;
 }
 
 std::uint64_t OperationAudit::draw() {
@@ -214,25 +213,43 @@ std::string OperationAudit::name_of(const PassTensor& tensor) const {
   return fmt::format("{}, {}", to_string(tensor), to_string(precision_));
 }
 
-Result<const std::byte*> OperationAudit::take(const void* data, std::size_t bytes, Stream& stream) {
+Result<const std::byte*> OperationAudit::take(const MatrixView& m, const Place& place, Stream& stream) {
+  if (m.data == nullptr) return static_cast<const std::byte*>(nullptr);
+  const std::size_t bytes = static_cast<std::size_t>(place.count) * size_of(m.type);
   const std::size_t room = (bytes + alignment - 1) / alignment * alignment;
-  if (used_bytes_ + room > samples_.bytes()) return Status(StatusCode::internal, "no room for a sample");
-  std::byte* const to = samples_.as<std::byte>() + std::exchange(used_bytes_, used_bytes_ + room);
-  EGT_TRY(device_.copy(to, data, bytes, stream));
+  if (used_bytes_ + room > elements_.bytes()) return Status(StatusCode::internal, "no room for a sample");
+  std::byte* const to = elements_.as<std::byte>() + std::exchange(used_bytes_, used_bytes_ + room);
+  const MatrixView row = m.row_range(m.rows > 1 ? place.row : 0, 1);
+  EGT_TRY(device_.copy(to, row.column_range(place.column, place.count).data, bytes, stream));
   return static_cast<const std::byte*>(to);
 }
 
-Result<const std::byte*> OperationAudit::take(const MatrixView& m, const Place& place, Stream& stream) {
-  return take(m.row_range(place.row, 1).column_range(place.column, place.count).data,
-              static_cast<std::size_t>(place.count) * size_of(m.type), stream);
+Result<const std::byte*> OperationAudit::sample(const MatrixView& result, std::string name,
+                                                std::function<ExpectedElement(std::int64_t)> expected,
+                                                Stream& stream) {
+  EGT_TRY_ASSIGN(const std::byte* const actual, take(result, place_, stream));
+  if (actual != nullptr)
+    samples_.push_back([=, name = std::move(name), expected = std::move(expected), place = place_] {
+      return compare(name, actual, result.type, place.row * result.columns + place.column, place.count,
+                     expected);
+    });
+  return actual;
 }
 
 Status OperationAudit::before(const Operation& operation, Stream& stream) {
   operands_.clear();
-  return std::visit([&](const auto& one) { return take_operands(one, stream); }, operation);
+  const auto operands = std::visit([](const auto& one) { return operands_of(one); }, operation);
+  if (operands.empty()) return {};
+  place_ = place_in(operands.front().matrix.rows, operands.front().matrix.columns);
+  for (const auto& [matrix, is_whole_row] : operands) {
+    const Place whole_row{.row = place_.row, .column = 0, .count = matrix.columns};
+    EGT_TRY_ASSIGN(operands_.emplace_back(), take(matrix, is_whole_row ? whole_row : place_, stream));
+  }
+  return {};
 }
 
 Status OperationAudit::after(const Operation& operation, const PassTensor& tensor, Stream& stream) {
+  if (!operands_.empty()) ++sampled_operations_;
   EGT_TRY(std::visit([&](const auto& one) { return take_result(one, tensor, stream); }, operation));
   return device_.record(*done_, stream);
 }
@@ -266,218 +283,149 @@ Status OperationAudit::verify(const Gemm& gemm, const char* kind, std::string na
                               Stream& stream) {
   if (gemms_.size() == config_.gemms) return {StatusCode::internal, "no room for another GEMM"};
   GemmMismatches* const report = reports_.as<GemmMismatches>() + gemms_.size();
+  GemmMismatches* const pinned = pinned_reports_.as<GemmMismatches>() + gemms_.size();
   EGT_TRY(device_.set_zero(report, sizeof *report, stream));
   EGT_TRY(device_.verify_gemm(gemm, report, stream));
-  EGT_TRY(device_.copy(pinned_reports_.as<GemmMismatches>() + gemms_.size(), report, sizeof *report, stream));
-  gemms_.push_back({.kind = kind,
-                    .name = std::move(name),
-                    .first_row = first_row,
-                    .columns = gemm.d.columns,
-                    .elements = static_cast<std::uint64_t>(gemm.d.count())});
+  EGT_TRY(device_.copy(pinned, report, sizeof *report, stream));
+  const std::int64_t columns = gemm.d.columns;
+  const auto elements = static_cast<std::uint64_t>(gemm.d.count());
+  gemms_.push_back([=, name = std::move(name)]() -> std::optional<OperationFinding> {
+    OperationFinding finding{.kind = kind, .detector = "GEMM verification", .where = {}};
+    const GemmMismatches& found = *pinned;
+    if (found.compared != elements) {
+      finding.where =
+          fmt::format("{}: the verification compared {} of {} elements", name, found.compared, elements);
+      finding.expected = static_cast<double>(elements);
+      finding.actual = static_cast<double>(found.compared);
+      return finding;
+    }
+    if (found.wrong == 0) return {};
+    const auto index = static_cast<std::int64_t>(found.index);
+    finding.where = fmt::format("{}: element {}, {} is {:.9g}, not {:.9g} +- {:.3g} ({} wrong)", name,
+                                first_row + index / columns, index % columns, found.actual, found.expected,
+                                found.bound, found.wrong);
+    finding.expected = found.expected;
+    finding.actual = found.actual;
+    finding.count = found.wrong;
+    return finding;
+  });
   return {};
 }
 
+/// A bias gradient is a GEMM of the gradient with a row of ones; a word holds two of a 16-bit type.
 Status OperationAudit::verify_sums(const VectorView& sums, const MatrixView& gradient,
                                    const PassTensor& tensor, Stream& stream) {
   const ElementType type = gradient.type;
   if (type == ElementType::f64 || (sums.type != ElementType::f32 && sums.type != type)) return {};
   const std::int64_t rows = gradient.rows;
+  const bool is_f16 = type == ElementType::f16, is_bf16 = type == ElementType::bf16;
+  const std::uint32_t one = is_f16 ? 0x3c003c00 : is_bf16 ? 0x3f803f80 : float_bits(1.0f);
   EGT_TRY(device_.fill({ones_.as<std::uint32_t>(), static_cast<std::uint64_t>(rows)},
-                       {.kind = PatternKind::solid, .parameter = float_bits(1.0f)}, stream));
-  MatrixView ones = as_row(ones_.data(), ElementType::f32, rows);
-  if (type != ElementType::f32) {
-    ones = as_row(short_ones_.data(), type, rows);
-    EGT_TRY(device_.cast({ones.data, type, rows}, {ones_.data(), ElementType::f32, rows}, stream));
-  }
-  const Precision precision = type == ElementType::f16    ? Precision::fp16
-                              : type == ElementType::bf16 ? Precision::bf16
-                                                          : Precision::fp32;
+                       {.kind = PatternKind::solid, .parameter = one}, stream));
+  const MatrixView ones = as_row(ones_.data(), is_f16 || is_bf16 ? type : ElementType::f32, rows);
+  const Precision precision = is_f16 ? Precision::fp16 : is_bf16 ? Precision::bf16 : Precision::fp32;
   return verify(
       {.precision = precision, .a = ones, .b = gradient, .d = as_row(sums.data, sums.type, sums.count)},
       "replay", fmt::format("bias gradient by the {}", name_of(tensor)), 0, stream);
 }
 
-std::optional<OperationFinding> OperationAudit::finding_of(const VerifiedGemm& gemm,
-                                                           const GemmMismatches& found) const {
-  OperationFinding finding{.kind = gemm.kind, .detector = "GEMM verification", .where = {}};
-  if (found.compared != gemm.elements) {
-    finding.where = fmt::format("{}: the verification compared {} of {} elements", gemm.name, found.compared,
-                                gemm.elements);
-    finding.expected = static_cast<double>(gemm.elements);
-    finding.actual = static_cast<double>(found.compared);
-    return finding;
-  }
-  if (found.wrong == 0) return {};
-  const auto index = static_cast<std::int64_t>(found.index);
-  finding.where = fmt::format("{}: element {}, {} is {:.9g}, not {:.9g} +- {:.3g} ({} wrong)", gemm.name,
-                              gemm.first_row + index / gemm.columns, index % gemm.columns, found.actual,
-                              found.expected, found.bound, found.wrong);
-  finding.expected = found.expected;
-  finding.actual = found.actual;
-  finding.count = found.wrong;
-  return finding;
-}
-
 // Samples of the other operations
 
-Status OperationAudit::take_operands(const Activation& operation, Stream& stream) {
-  place_ = place_in(operation.h.rows, operation.h.columns);
-  EGT_TRY_ASSIGN(operands_.emplace_back(), take(operation.h, place_, stream));
-  EGT_TRY_ASSIGN(
-      operands_.emplace_back(),
-      take(operation.bias + place_.column, static_cast<std::size_t>(place_.count) * sizeof(float), stream));
-  return {};
-}
-
 Status OperationAudit::take_result(const Activation& operation, const PassTensor& tensor, Stream& stream) {
-  EGT_TRY_ASSIGN(const std::byte* const result, take(operation.h, place_, stream));
-  judges_.push_back([=, place = place_, z = operands_[0], bias = operands_[1], name = name_of(tensor)] {
-    const auto& [h, unused, extreme] = operation;
-    const auto first = static_cast<std::uint64_t>((extreme.first_row + place.row) * h.columns + place.column);
-    return compare(name, result, h.type, place.row * h.columns + place.column, place.count,
-                   [&](std::int64_t i) {
-                     const double x = load(z, h.type, i), b = load(bias, ElementType::f32, i);
-                     const std::uint64_t at = first + static_cast<std::uint64_t>(i);
-                     if (h.type == ElementType::f64)
-                       return expect_activation(x + b, at, extreme.iterations, h.type);
-                     return expect_activation(static_cast<float>(x) + static_cast<float>(b), at,
-                                              extreme.iterations, h.type);
-                   });
-  });
-  return {};
-}
-
-Status OperationAudit::take_operands(const LossGradient& operation, Stream& stream) {
-  place_ = place_in(operation.z.rows, operation.z.columns);
-  EGT_TRY_ASSIGN(operands_.emplace_back(), take(operation.z, place_, stream));
-  EGT_TRY_ASSIGN(
-      operands_.emplace_back(),
-      take(operation.bias + place_.column, static_cast<std::size_t>(place_.count) * sizeof(float), stream));
-  EGT_TRY_ASSIGN(operands_.emplace_back(),
-                 take(operation.x, {.row = place_.row, .column = 0, .count = operation.x.columns}, stream));
-  return {};
+  const auto& [h, unused, extreme] = operation;
+  const auto first = static_cast<std::uint64_t>((extreme.first_row + place_.row) * h.columns + place_.column);
+  const auto expected = [=, type = h.type, iterations = extreme.iterations, z = operands_[0],
+                         bias = operands_[1]](std::int64_t i) {
+    const double x = load(z, type, i), b = load(bias, ElementType::f32, i);
+    const std::uint64_t at = first + static_cast<std::uint64_t>(i);
+    if (type == ElementType::f64) return expect_activation(x + b, at, iterations, type);
+    return expect_activation(static_cast<float>(x) + static_cast<float>(b), at, iterations, type);
+  };
+  return sample(h, name_of(tensor), expected, stream).status();
 }
 
 Status OperationAudit::take_result(const LossGradient& operation, const PassTensor& tensor, Stream& stream) {
   EGT_TRY(verify_sums(operation.bias_gradient, operation.z, tensor, stream));
-  EGT_TRY_ASSIGN(const std::byte* const result, take(operation.z, place_, stream));
-  judges_.push_back([=, place = place_, z = operands_[0], bias = operands_[1], x = operands_[2],
-                     name = name_of(tensor)] {
+  const auto expected = [=, column = place_.column, z = operands_[0], bias = operands_[1],
+                         x = operands_[2]](std::int64_t i) {
     const ElementType type = operation.z.type;
-    return compare(
-        name, result, type, place.row * operation.z.columns + place.column, place.count, [&](std::int64_t i) {
-          const auto output = static_cast<std::uint32_t>(place.column + i);
-          const double offset = math::target_offset(operation.target_seed, output);
-          double sum = load(z, type, i) + load(bias, ElementType::f32, i) - offset;
-          double magnitude =
-              std::fabs(load(z, type, i)) + std::fabs(load(bias, ElementType::f32, i)) + std::fabs(offset);
-          for (int t = 0; t < math::target_taps; ++t) {
-            const math::TargetTap tap = math::target_tap(operation.target_seed, output, t,
-                                                         static_cast<std::uint32_t>(operation.x.columns));
-            const double term = tap.weight * load(x, type, tap.input);
-            sum -= term;
-            magnitude += std::fabs(term);
-          }
-          const double scale = operation.gradient_scale;
-          return rounded(type, scale * sum, 0x1p-20 * scale * magnitude);  // 16 fp32 roundings
-        });
-  });
-  return {};
-}
-
-Status OperationAudit::take_operands(const ActivationGradient& operation, Stream& stream) {
-  place_ = place_in(operation.gradient.rows, operation.gradient.columns);
-  EGT_TRY_ASSIGN(operands_.emplace_back(), take(operation.gradient, place_, stream));
-  EGT_TRY_ASSIGN(operands_.emplace_back(), take(operation.h, place_, stream));
-  return {};
+    const auto output = static_cast<std::uint32_t>(column + i);
+    const double offset = math::target_offset(operation.target_seed, output);
+    double sum = load(z, type, i) + load(bias, ElementType::f32, i) - offset;
+    double magnitude =
+        std::fabs(load(z, type, i)) + std::fabs(load(bias, ElementType::f32, i)) + std::fabs(offset);
+    for (int t = 0; t < math::target_taps; ++t) {
+      const math::TargetTap tap =
+          math::target_tap(operation.target_seed, output, t, static_cast<std::uint32_t>(operation.x.columns));
+      const double term = tap.weight * load(x, type, tap.input);
+      sum -= term;
+      magnitude += std::fabs(term);
+    }
+    const double scale = operation.gradient_scale;
+    return rounded(type, scale * sum, 0x1p-20 * scale * magnitude);  // 16 fp32 roundings
+  };
+  return sample(operation.z, name_of(tensor), expected, stream).status();
 }
 
 Status OperationAudit::take_result(const ActivationGradient& operation, const PassTensor& tensor,
                                    Stream& stream) {
   EGT_TRY(verify_sums(operation.bias_gradient, operation.gradient, tensor, stream));
-  EGT_TRY_ASSIGN(const std::byte* const result, take(operation.gradient, place_, stream));
-  judges_.push_back([=, place = place_, before = operands_[0], h = operands_[1], name = name_of(tensor)] {
-    const ElementType type = operation.gradient.type;
-    return compare(name, result, type, place.row * operation.gradient.columns + place.column, place.count,
-                   [&](std::int64_t i) {
-                     return Expected{math::activation_gradient(load(before, type, i), load(h, type, i)), 0};
-                   });
-  });
-  return {};
-}
-
-Status OperationAudit::take_operands(const OptimizerStep& operation, Stream& stream) {
-  const ParameterRange& range = operation.range;
-  place_ = place_in(1, range.count);
-  const MatrixView gradient = as_row(range.gradient.data, range.gradient.type, range.count);
-  EGT_TRY_ASSIGN(operands_.emplace_back(), take(gradient, place_, stream));
-  for (const float* state :
-       {static_cast<const float*>(range.weights), static_cast<const float*>(operation.first),
-        static_cast<const float*>(operation.second)}) {
-    operands_.push_back(nullptr);
-    if (state == nullptr) continue;
-    EGT_TRY_ASSIGN(operands_.back(), take(as_row(state, ElementType::f32, range.count), place_, stream));
-  }
-  return {};
+  const auto expected = [type = operation.gradient.type, before = operands_[0],
+                         h = operands_[1]](std::int64_t i) {
+    return Expected{math::activation_gradient(load(before, type, i), load(h, type, i)), 0};
+  };
+  return sample(operation.gradient, name_of(tensor), expected, stream).status();
 }
 
 Status OperationAudit::take_result(const OptimizerStep& operation, const PassTensor& tensor, Stream& stream) {
-  const ParameterRange& range = operation.range;
-  SampledStep sample{.step = operation,
-                     .weights = operands_[1],
-                     .gradient = operands_[0],
-                     .first = operands_[2],
-                     .second = operands_[3]};
-  const auto take_state = [&](const void* data, ElementType type, const std::byte*& to) -> Status {
-    if (data == nullptr) return {};
-    EGT_TRY_ASSIGN(to, take(as_row(data, type, range.count), place_, stream));
-    return {};
+  const auto apply = [operation, operands = operands_](std::int64_t i) {
+    std::array<float, 3> state{};  // weight, first and second moment
+    for (std::size_t part = 0; part < state.size(); ++part)
+      if (operands[part] != nullptr)
+        state[part] = static_cast<float>(load(operands[part], ElementType::f32, i));
+    const auto g = static_cast<float>(load(operands[3], operation.range.gradient.type, i));
+    if (const auto* sgd = std::get_if<math::Sgd>(&operation.rule))
+      (*sgd)(state[0], state[1], g);
+    else
+      std::get<math::Adam>(operation.rule)(state[0], state[1], state[2], g);
+    return state;
   };
-  EGT_TRY(take_state(range.weights, ElementType::f32, sample.new_weights));
-  EGT_TRY(take_state(operation.first, ElementType::f32, sample.new_first));
-  EGT_TRY(take_state(operation.second, ElementType::f32, sample.new_second));
-  EGT_TRY(take_state(range.compute_copy.data, range.compute_copy.type, sample.copy));
-  judges_.push_back([=, place = place_, name = "update by the " + to_string(tensor)]() {
-    const auto of = [&](const std::byte* before, const std::byte* after, std::size_t part,
-                        const char* what) -> std::optional<OperationFinding> {
-      if (after == nullptr) return {};
-      return compare(
-          fmt::format("{}: {}", name, what), after, ElementType::f32, place.column, place.count,
-          [&](std::int64_t i) {
-            const double now = sample.apply(i)[part], was = load(before, ElementType::f32, i);
-            // Tolerance: some roundings of the old value and of the update.
-            return Expected{now, 0x1p-21 * std::fabs(was) + 1e-4 * std::fabs(now - was) + 0x1p-126};
-          });
+  const ParameterRange& range = operation.range;
+  const std::string name = "update by the " + to_string(tensor);
+  const float* const states[] = {range.weights, operation.first, operation.second};
+  constexpr const char* names[] = {"weights", "first moment", "second moment"};
+  const std::byte* taken[3] = {};
+  for (std::size_t part = 0; part < 3; ++part) {
+    const auto expected = [=, before = operands_[part]](std::int64_t i) {
+      const double now = apply(i)[part], was = load(before, ElementType::f32, i);
+      // Tolerance: some roundings of the old value and of the update.
+      return Expected{now, 0x1p-21 * std::fabs(was) + 1e-4 * std::fabs(now - was) + 0x1p-126};
     };
-    std::optional<OperationFinding> found = of(sample.weights, sample.new_weights, 0, "weights");
-    if (!found) found = of(sample.first, sample.new_first, 1, "first moment");
-    if (!found) found = of(sample.second, sample.new_second, 2, "second moment");
-    if (found || sample.copy == nullptr) return found;
-    return compare(name + ": copy of the weights", sample.copy, operation.range.compute_copy.type,
-                   place.column, place.count, [&](std::int64_t i) {
-                     return rounded(operation.range.compute_copy.type,
-                                    load(sample.new_weights, ElementType::f32, i), 0);
-                   });
-  });
-  return {};
+    EGT_TRY_ASSIGN(taken[part], sample(as_row(states[part], ElementType::f32, range.count),
+                                       fmt::format("{}: {}", name, names[part]), expected, stream));
+  }
+  const auto [copy, type, count] = range.compute_copy;
+  const auto expected = [type = type, weights = taken[0]](std::int64_t i) {
+    return rounded(type, load(weights, ElementType::f32, i), 0);
+  };
+  return sample(as_row(copy, type, range.count), name + ": copy of the weights", expected, stream).status();
 }
 
 Result<OperationAuditReport> OperationAudit::collect(double timeout_seconds) {
   OperationAuditReport report;
-  if (gemms_.empty() && judges_.empty()) return report;
+  report.gemms = gemms_.size();
+  report.samples = sampled_operations_;
+  if (gemms_.empty() && samples_.empty()) return report;
   EGT_TRY(wait_until([&] { return device_.done(*done_); },
                      {.seconds = timeout_seconds, .what = "the audit of the operations"}));
   for (std::size_t i = 0; i < gemms_.size(); ++i) {
     const GemmMismatches& found = pinned_reports_.as<GemmMismatches>()[i];
-    if (auto finding = finding_of(gemms_[i], found)) report.findings.push_back(std::move(*finding));
     report.gemm_elements += found.compared;
-    report.undecided += found.undecided;
     report.largest_share = std::max(report.largest_share, found.largest_share());
   }
-  for (const Judge& judge : judges_)
-    if (auto finding = judge()) report.findings.push_back(std::move(*finding));
-  report.gemms = gemms_.size();
-  report.samples = judges_.size();
+  for (const std::vector<Judge>* judges : {&gemms_, &samples_})
+    for (const Judge& judge : *judges)
+      if (auto finding = judge()) report.findings.push_back(std::move(*finding));
   abort();
   return report;
 }

@@ -23,11 +23,15 @@ struct OperationFinding {
   std::uint64_t count = 1;  ///< wrong elements among those compared
 };
 
+/// Right value of an element, and how far the actual one may be off.
+struct ExpectedElement {
+  double value = 0, tolerance = 0;
+};
+
 struct OperationAuditReport {
-  std::vector<OperationFinding> findings;  ///< at most one per operation
+  std::vector<OperationFinding> findings;  ///< those of GEMMs first
   std::uint64_t gemms = 0;                 ///< verified GEMMs (whole or a block of rows) and bias sums
   std::uint64_t gemm_elements = 0;         ///< compared
-  std::uint64_t undecided = 0;             ///< of these, non-finite, possibly by overflow
   double largest_share = 0;                ///< max error of a right element relative to its bound
   std::uint64_t samples = 0;               ///< other operations with compared elements
 };
@@ -58,7 +62,8 @@ class OperationAudit final : public OperationObserver {
   /// Multiply-adds verified in a few ms on a GPU, or some tens of ms on the host.
   static double cheap_terms(const DeviceInfo& device);
 
-  static Result<std::unique_ptr<OperationAudit>> create(Device& device, const Config& config);
+  explicit OperationAudit(Device& device) : device_(device) {}
+  Status prepare(const Config& config);
 
   /// A pass in this precision follows.
   void begin(Precision precision, const Selection& selection);
@@ -74,53 +79,40 @@ class OperationAudit final : public OperationObserver {
   struct Place {
     std::int64_t row = 0, column = 0, count = 0;
   };
-  struct VerifiedGemm {
-    const char* kind;  ///< fault kind
-    std::string name;
-    std::int64_t first_row = 0, columns = 0;
-    std::uint64_t elements = 0;
-  };
   using Judge = std::function<std::optional<OperationFinding>()>;
 
-  OperationAudit(Device& device, const Config& config) : device_(device), config_(config) {}
-  Status allocate();
   std::uint64_t draw();
   Place place_in(std::int64_t rows, std::int64_t columns);
   std::string name_of(const PassTensor& tensor) const;
-  /// Enqueues a copy of device memory; returns a pointer to pinned memory.
-  Result<const std::byte*> take(const void* data, std::size_t bytes, Stream& stream);
+  /// Enqueues a copy of the elements and returns a pointer to pinned memory; null if the matrix has no data.
   Result<const std::byte*> take(const MatrixView& m, const Place& place, Stream& stream);
+  /// Takes the elements of a result at `place_`. `expected(i)`: of the i-th one.
+  Result<const std::byte*> sample(const MatrixView& result, std::string name,
+                                  std::function<ExpectedElement(std::int64_t)> expected, Stream& stream);
 
   Status verify(const Gemm& gemm, const char* kind, std::string name, std::int64_t first_row, Stream& stream);
   /// `sums`: of each column of `gradient`. Not for fp64, whose sums are rounded to another type.
   Status verify_sums(const VectorView& sums, const MatrixView& gradient, const PassTensor& tensor,
                      Stream& stream);
-  Status take_operands(const Gemm&, Stream&) { return {}; }
-  Status take_operands(const Activation& operation, Stream& stream);
-  Status take_operands(const LossGradient& operation, Stream& stream);
-  Status take_operands(const ActivationGradient& operation, Stream& stream);
-  Status take_operands(const OptimizerStep& operation, Stream& stream);
   Status take_result(const Gemm& operation, const PassTensor& tensor, Stream& stream);
   Status take_result(const Activation& operation, const PassTensor& tensor, Stream& stream);
   Status take_result(const LossGradient& operation, const PassTensor& tensor, Stream& stream);
   Status take_result(const ActivationGradient& operation, const PassTensor& tensor, Stream& stream);
   Status take_result(const OptimizerStep& operation, const PassTensor& tensor, Stream& stream);
-  std::optional<OperationFinding> finding_of(const VerifiedGemm& gemm, const GemmMismatches& found) const;
 
   Device& device_;
-  const Config config_;
+  Config config_;
   Precision precision_ = Precision::fp32;
   Selection selection_;
   std::size_t gemms_seen_ = 0;
-  std::vector<VerifiedGemm> gemms_;
-  std::vector<Judge> judges_;
+  std::vector<Judge> gemms_, samples_;
+  std::uint64_t sampled_operations_ = 0;
   Place place_;                             ///< of the operation between `before` and `after`
   std::vector<const std::byte*> operands_;  ///< of the same operation
   Buffer reports_;                          ///< GemmMismatches in device memory, one per GEMM
-  Buffer pinned_reports_, samples_;         ///< pinned
-  Buffer ones_;                             ///< fp32
-  Buffer short_ones_;                       ///< in the gradient's type, if that is shorter
-  std::size_t used_bytes_ = 0;              ///< of samples_
+  Buffer pinned_reports_, elements_;        ///< pinned
+  Buffer ones_;                             ///< in the type of the gradient
+  std::size_t used_bytes_ = 0;              ///< of elements_
   std::uint64_t draws_ = 0;
   std::unique_ptr<Event> done_;
 };

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -11,7 +11,6 @@
 #include <fmt/ranges.h>
 
 #include "workload/common/findings.hpp"
-#include "workload/train/all_reduce_check.hpp"
 
 namespace egt {
 
@@ -33,8 +32,7 @@ std::uint32_t word_of(const Answers& rank, std::uint64_t index) {
 
 Status StateRepair::begin() {
   EGT_TRY(trainer_.keep_state(proven_slot_));
-  EGT_TRY_ASSIGN(auto ranks, exchange([&](Digest* to) { return trainer_.enqueue_state_digests(to); },
-                                      trainer_.state_tensors().size()));
+  EGT_TRY_ASSIGN(auto ranks, states(false));
   proven_digests_ = std::move(ranks[static_cast<std::size_t>(environment_.place.rank)]);
   return {};
 }
@@ -68,14 +66,12 @@ Status StateRepair::restore() {
   EGT_TRY_ASSIGN(const Buffer pinned, environment_.device.allocate_pinned(count * sizeof(Digest)));
   std::fill_n(pinned.as<Digest>(), count, Digest{});
   std::copy(proven_digests_.begin(), proven_digests_.end(), pinned.as<Digest>());
-  EGT_TRY_ASSIGN(auto held, exchange(
-                                [&](Digest* to) -> Status {
-                                  EGT_TRY(trainer_.enqueue_state_digests(to));
-                                  return environment_.device.copy(to + count, pinned.data(),
-                                                                  count * sizeof(Digest),
-                                                                  trainer_.communication_stream());
-                                },
-                                2 * count));
+  const auto write = [&](Digest* to) -> Status {
+    EGT_TRY(trainer_.enqueue_state_digests(to));
+    return environment_.device.copy(to + count, pinned.data(), pinned.bytes(),
+                                    trainer_.communication_stream());
+  };
+  EGT_TRY_ASSIGN(auto held, exchange(write, 2 * count));
   std::vector<Answers> past;
   for (Answers& rank : held) {
     past.emplace_back(rank.begin() + static_cast<std::ptrdiff_t>(count), rank.end());
@@ -123,13 +119,9 @@ Result<std::vector<Answers>> StateRepair::exchange(const std::function<Status(Di
   return exchange_.collect(environment_.peer_timeout_seconds, candidate_step_);
 }
 
-Result<std::vector<Answers>> StateRepair::exchange_words(const WordsView& words) {
-  return exchange(
-      [&](Digest* to) {
-        return environment_.device.copy(to, words.data, words.count * sizeof(std::uint32_t),
-                                        trainer_.communication_stream());
-      },
-      (words.count + words_per_digest - 1) / words_per_digest);
+Result<std::vector<Answers>> StateRepair::states(bool of_second) {
+  return exchange([&](Digest* to) { return trainer_.enqueue_state_digests(to, of_second); },
+                  trainer_.state_tensors().size());
 }
 
 Status StateRepair::enqueue_candidate_digests(Digest* answers) {
@@ -147,52 +139,45 @@ Result<std::vector<StateDifference>> StateRepair::locate(const std::vector<Answe
   std::vector<StateDifference> differences;
   for (const std::size_t question : differing_questions(states)) {
     if (differences.size() == located_tensors) break;
-    EGT_TRY_ASSIGN(StateDifference difference, locate(question));
-    differences.push_back(std::move(difference));
+    StateDifference& found = differences.emplace_back(StateDifference{.question = question, .words = {}});
+    const WordsView whole = trainer_.kept_state(1 - proven_slot_, trainer_.state_tensors()[question]);
+    std::size_t blocks = 0;
+    EGT_TRY(locate(whole, 0, whole.count, blocks, found.words));
   }
   return differences;
 }
 
-Result<StateDifference> StateRepair::locate(std::size_t question) {
-  struct Range {
-    std::uint64_t first, count;
-  };
-  const WordsView whole = trainer_.kept_state(1 - proven_slot_, trainer_.state_tensors()[question]);
-  StateDifference found{.question = question, .words = {}};
-  std::deque<Range> open = {{0, whole.count}};
-  for (std::size_t blocks = 0; !open.empty() && blocks < StateDifference::max_blocks;) {
-    const Range range = open.front();
-    open.pop_front();
-    if (range.count <= StateDifference::block_words) {
-      EGT_TRY_ASSIGN(const auto ranks, exchange_words({whole.data + range.first, range.count}));
-      for (std::uint64_t i = 0; i < range.count; ++i) {
-        DifferentWord word{.index = range.first + i, .by_rank = {}};
-        for (const Answers& rank : ranks) word.by_rank.push_back(word_of(rank, i));
-        if (std::count(word.by_rank.begin(), word.by_rank.end(), word.by_rank[0]) !=
-            static_cast<std::ptrdiff_t>(ranks.size()))
-          found.words.push_back(std::move(word));
-      }
-      ++blocks;
-      continue;
-    }
-    const std::uint64_t each = (range.count + pieces - 1) / pieces;
-    const auto piece = [&](std::uint64_t i) -> Range {
-      const std::uint64_t begin = std::min(range.count, i * each), end = std::min(range.count, begin + each);
-      return {range.first + begin, end - begin};
+/// Depth first, so that the words are found in ascending order.
+Status StateRepair::locate(const WordsView& whole, std::uint64_t first, std::uint64_t count,
+                           std::size_t& blocks, std::vector<DifferentWord>& found) {
+  if (blocks == StateDifference::max_blocks) return {};
+  if (count <= StateDifference::block_words) {
+    ++blocks;
+    const auto copy_words = [&](Digest* to) {
+      return environment_.device.copy(to, whole.data + first, count * sizeof(std::uint32_t),
+                                      trainer_.communication_stream());
     };
-    EGT_TRY_ASSIGN(const auto ranks,
-                   exchange(
-                       [&](Digest* digests) -> Status {
-                         for (std::uint64_t i = 0; i < pieces; ++i)
-                           EGT_TRY(environment_.device.digest({whole.data + piece(i).first, piece(i).count},
-                                                              digests + i, trainer_.communication_stream()));
-                         return Status();
-                       },
-                       pieces));
-    const std::vector<std::size_t> differ = differing_questions(ranks);
-    for (auto i = differ.rbegin(); i != differ.rend(); ++i) open.push_front(piece(*i));
+    EGT_TRY_ASSIGN(const auto ranks, exchange(copy_words, (count + words_per_digest - 1) / words_per_digest));
+    for (std::uint64_t i = 0; i < count; ++i) {
+      DifferentWord word{.index = first + i, .by_rank = {}};
+      for (const Answers& rank : ranks) word.by_rank.push_back(word_of(rank, i));
+      if (std::count(word.by_rank.begin(), word.by_rank.end(), word.by_rank[0]) != std::ssize(ranks))
+        found.push_back(std::move(word));
+    }
+    return {};
   }
-  return found;
+  const std::uint64_t each = (count + pieces - 1) / pieces;
+  const auto begin_of = [&](std::uint64_t piece) { return std::min(count, piece * each); };
+  const auto digest_pieces = [&](Digest* digests) -> Status {
+    for (std::uint64_t i = 0; i < pieces; ++i)
+      EGT_TRY(environment_.device.digest({whole.data + first + begin_of(i), begin_of(i + 1) - begin_of(i)},
+                                         digests + i, trainer_.communication_stream()));
+    return {};
+  };
+  EGT_TRY_ASSIGN(const auto ranks, exchange(digest_pieces, pieces));
+  for (const std::size_t i : differing_questions(ranks))
+    EGT_TRY(locate(whole, first + begin_of(i), begin_of(i + 1) - begin_of(i), blocks, found));
+  return {};
 }
 
 Status StateRepair::drain() {
@@ -207,14 +192,10 @@ Result<Repetition> StateRepair::repeat(const std::optional<std::int64_t>& loss_s
   EGT_TRY(restore());
   const double timeout = environment_.peer_timeout_seconds;
   ProgressBoard::Line& line = environment_.board.line("main");
-  const std::vector<StateTensor> tensors = trainer_.state_tensors();
-  const auto states = [&] {
-    return exchange([&](Digest* to) { return trainer_.enqueue_state_digests(to); }, tensors.size());
-  };
   Repetition made{.alike = false, .states = {}, .first_step = proven_step_ + 1};
   for (std::int64_t step = made.first_step; step <= candidate_step_; ++step) {
     if (step == loss_step && step > made.first_step) {
-      EGT_TRY_ASSIGN(const auto before, states());
+      EGT_TRY_ASSIGN(const auto before, states(false));
       made.alike_before_loss = differing_questions(before).empty();
     }
     line.begin("repair: pass", step);
@@ -225,20 +206,18 @@ Result<Repetition> StateRepair::repeat(const std::optional<std::int64_t>& loss_s
     made.losses.push_back(result.loss);
     made.own_losses.push_back(result.own_losses);
     if (const std::vector<int> second_of = steps_.second_of(step); !second_of.empty()) {
-      EGT_TRY_ASSIGN(PassDigests passes, trainer_.pass_digests(step, timeout));
+      EGT_TRY_ASSIGN(PassDigests passes, trainer_.passes().collect(step, timeout));
       const bool differs = !pass_differences(passes, second_of).empty() || !wrong_sums(passes).empty();
       // After a step that differs now, the weights are not those of the first execution.
       if (step == pass_step && !made.passes_differ) made.passes = std::move(passes);
       made.passes_differ = made.passes_differ || differs;
     }
   }
-  EGT_TRY_ASSIGN(const auto ranks, states());
+  EGT_TRY_ASSIGN(const auto ranks, states(false));
   made.states = ranks[0];
   made.alike = differing_questions(ranks).empty();
   if (trainer_.has_second_state()) {
-    EGT_TRY_ASSIGN(
-        const auto second,
-        exchange([&](Digest* to) { return trainer_.enqueue_second_state_digests(to); }, tensors.size()));
+    EGT_TRY_ASSIGN(const auto second, states(true));
     made.alike = differing_questions({ranks[0], second[0]}).empty();
   }
   return made;
@@ -255,8 +234,8 @@ void decide_by_repetition(std::vector<Mismatch>& dissents, const std::vector<Ans
   if (dissents.empty() || dissents.back().rank >= 0 || !repetition.alike) return;
   const Mismatch undecided = std::move(dissents.back());
   dissents.pop_back();
-  std::map<int, Mismatch> by_rank;
-  std::optional<Mismatch> left;
+  constexpr int nobody = std::numeric_limits<int>::max();
+  std::map<int, Mismatch> by_rank;  // the tensors that stay undecided come last
   for (std::size_t question = undecided.question; question < states[0].size(); ++question) {
     const Digest& right = repetition.states[question];
     const auto answer = [&](int rank) { return states[static_cast<std::size_t>(rank)][question]; };
@@ -267,29 +246,28 @@ void decide_by_repetition(std::vector<Mismatch>& dissents, const std::vector<Ans
     for (const int rank : asked)
       if (answer(rank) != right) wrong.insert(rank);
     if (wrong.size() == asked.size()) wrong = blamed(question);
+    if (wrong.empty()) wrong = {nobody};
     for (const int rank : wrong) {
-      auto [at, is_new] = by_rank.try_emplace(rank, Mismatch{.question = question,
-                                                             .rank = rank,
-                                                             .suspects = {},
-                                                             .blame = Blame::majority,
-                                                             .expected = right,
-                                                             .actual = answer(rank),
-                                                             .count = 1});
-      if (!is_new) ++at->second.count;
+      auto [at, is_new] = by_rank.try_emplace(rank, undecided);
+      Mismatch& dissent = at->second;
+      if (!is_new) {
+        ++dissent.count;
+        continue;
+      }
+      dissent.question = question;
+      dissent.count = 1;
+      if (rank == nobody) continue;
+      dissent.rank = rank;
+      dissent.suspects.clear();
+      dissent.blame = Blame::majority;
+      dissent.expected = right;
+      dissent.actual = answer(rank);
     }
-    if (!wrong.empty()) continue;
-    if (!left) {
-      left = undecided;
-      left->question = question;
-      left->count = 0;
-    }
-    ++left->count;
   }
   for (auto& [rank, decided] : by_rank)
     if (std::none_of(dissents.begin(), dissents.end(),
                      [&](const Mismatch& known) { return known.rank == decided.rank; }))
       dissents.push_back(std::move(decided));
-  if (left) dissents.push_back(std::move(*left));
 }
 
 void show_state(Fault& fault, const Mismatch& dissent, const std::string& tensor,

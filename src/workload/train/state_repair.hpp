@@ -9,8 +9,8 @@
 
 #include "egt/core/record.hpp"
 #include "egt/workload/workload.hpp"
-#include "workload/common/digest_exchange.hpp"
-#include "workload/train/second_pass.hpp"
+#include "model/digest_exchange.hpp"
+#include "workload/train/pass_judgement.hpp"
 #include "workload/train/training_steps.hpp"
 
 namespace egt {
@@ -84,8 +84,11 @@ class StateRepair {
  private:
   Result<std::vector<Answers>> exchange(const std::function<Status(Digest*)>& write, std::size_t count);
   Status restore();
-  Result<StateDifference> locate(std::size_t question);
-  Result<std::vector<Answers>> exchange_words(const WordsView& words);
+  /// Digests of all ranks' current states.
+  Result<std::vector<Answers>> states(bool of_second);
+  /// Adds the words of a range that differ, up to max_blocks differing blocks.
+  Status locate(const WordsView& whole, std::uint64_t first, std::uint64_t count, std::size_t& blocks,
+                std::vector<DifferentWord>& found);
 
   Environment& environment_;
   TrainingSteps& steps_;

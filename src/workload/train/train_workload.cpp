@@ -174,18 +174,18 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
     return {StatusCode::internal,
             fmt::format("the votes of step {} changed in transit: this rank's vote to stop is lost", step)};
   outcome.decision = std::max(outcome.decision, decision);
-  const std::int64_t samples = samples_of(step), computed = samples + second_samples_of(step);
+  const std::int64_t samples = samples_of(step), computed = computed_of(step);
   ++retired_;
-  ++epoch_steps_;
+  ++epoch_.steps;
   samples_ += computed;
   if (result.step_ms) {
     timed_samples_ += samples;
-    epoch_samples_ += samples;
+    epoch_.samples += samples;
     step_ms_.add(*result.step_ms);
     device_ms_ += *result.step_ms;
     if (lead_of(step, options_.epoch_steps) == LoadLead::products) products_led_ms_ += *result.step_ms;
-    epoch_ms_ += *result.step_ms;
-    ++epoch_timed_steps_;
+    epoch_.ms += *result.step_ms;
+    ++epoch_.timed_steps;
   }
   flops_[steps_->precision_of(step)] += flops_of(computed);
   add_compute_times(step, result);
@@ -201,11 +201,9 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
   return {};
 }
 
-/// 0: no second pass.
-std::int64_t TrainWorkload::second_samples_of(std::int64_t step) const {
-  const int own = environment_.place.rank;
-  const std::vector<int> second_of = steps_->second_of(step);
-  return second_of.empty() ? 0 : balance_.share_of(step, second_of[static_cast<std::size_t>(own)]).local;
+std::int64_t TrainWorkload::computed_of(std::int64_t step) const {
+  const std::optional<BatchShare> second = steps_->second_share(step);
+  return samples_of(step) + (second ? second->local : 0);
 }
 
 void TrainWorkload::add_compute_times(std::int64_t step, const StepResult& result) {
@@ -234,23 +232,22 @@ Status TrainWorkload::look_at_times(std::int64_t step, const StepResult& result)
 }
 
 void TrainWorkload::close_epoch(std::int64_t step) {
-  const double timed = static_cast<double>(epoch_timed_steps_);
+  const double timed = static_cast<double>(epoch_.timed_steps);
   const double samples = static_cast<double>(batch_.global) * timed;
-  const bool measured = epoch_ms_ > 0;
-  const bool in_turn = epoch_steps_ > options_.epoch_steps && options_.precisions.size() > 1;
+  const bool measured = epoch_.ms > 0;
+  const bool in_turn = epoch_.steps > options_.epoch_steps && options_.precisions.size() > 1;
   environment_.records.emit(
       RecordKind::epoch, step,
       {{"epoch", step / options_.epoch_steps},
-       {"steps", epoch_steps_},
-       {"ms", measured ? Json(epoch_ms_ / timed * static_cast<double>(epoch_steps_)) : Json(nullptr)},
-       {"samples_per_second", measured ? Json(samples / epoch_ms_ * 1e3) : Json(nullptr)},
-       {"tflops", measured ? Json(flops_of(epoch_samples_) / epoch_ms_ / 1e9) : Json(nullptr)},
+       {"steps", epoch_.steps},
+       {"ms", measured ? Json(epoch_.ms / timed * static_cast<double>(epoch_.steps)) : Json(nullptr)},
+       {"samples_per_second", measured ? Json(samples / epoch_.ms * 1e3) : Json(nullptr)},
+       {"tflops", measured ? Json(flops_of(epoch_.samples) / epoch_.ms / 1e9) : Json(nullptr)},
        {"loss", *loss_last_},
        {"all_reduce_gb_per_s", or_null(epoch_all_reduce_gb_per_s_)},
        {"precision", in_turn ? "cycle" : to_string(steps_->precision_of(step))}});
   epoch_told_ = Clock::now();
-  epoch_ms_ = 0;
-  epoch_steps_ = epoch_timed_steps_ = epoch_samples_ = 0;
+  epoch_ = {};
 }
 
 Status TrainWorkload::finish(const Shutdown& ending) {
@@ -276,24 +273,24 @@ std::string TrainWorkload::divergence(std::int64_t step, const std::optional<Los
 
 /// Failure of this rank's training; empty: none.
 std::string TrainWorkload::failure_of(const CheckFigures& checks) const {
-  const auto count = [](std::uint64_t found) { return counted(found, "check"); };
   if (checks.own_wrong_checks > 0)
-    return fmt::format("{} found wrong results of this rank", count(checks.own_wrong_checks));
+    return fmt::format("{} found wrong results of this rank", counted(checks.own_wrong_checks, "check"));
   if (checks.undecided_checks > 0)
     return fmt::format("{} found wrong results of this rank or of another, not known which",
-                       count(checks.undecided_checks));
+                       counted(checks.undecided_checks, "check"));
   if (const std::string undone = left_undone(checks); !undone.empty()) return undone;
   return retired_ == 0 ? "no step was trained" : "";
 }
 
 /// Why training proves nothing, although no result was wrong; empty: it does.
 std::string TrainWorkload::left_undone(const CheckFigures& checks) const {
-  if (checks.diverged_step) return divergence(*checks.diverged_step, checks.diverged_first);
-  if (checks.unexamined_loss_step)
+  const auto& [diverged_step, diverged_first, unexamined_step] = checks.losses;
+  if (diverged_step) return divergence(*diverged_step, diverged_first);
+  if (unexamined_step)
     return fmt::format(
         "the loss of step {} was not finite, and the run ended or was restarted before that step was "
         "repeated",
-        *checks.unexamined_loss_step);
+        *unexamined_step);
   if (loss_trend_.stands_still())
     return fmt::format(
         "the loss did not fall: {:.6g} at first, {:.6g} at the lowest of {} steps{}", *loss_first_,
@@ -386,9 +383,8 @@ PartReport TrainWorkload::report() const {
 TrainWorkload::Computed TrainWorkload::uncompared(std::int64_t compared_steps) const {
   Computed computed;
   for (std::int64_t step = compared_steps; step < retired_; ++step) {
-    const std::int64_t samples = samples_of(step) + second_samples_of(step);
-    computed.flops[steps_->precision_of(step)] += flops_of(samples);
-    computed.samples += samples;
+    computed.flops[steps_->precision_of(step)] += flops_of(computed_of(step));
+    computed.samples += computed_of(step);
   }
   return computed;
 }
@@ -430,31 +426,29 @@ std::vector<WorkShare> TrainWorkload::shares(const CheckFigures& checks) const {
 }
 
 void TrainWorkload::note_checks_not_run(const CheckFigures& checks, PartReport& part) const {
-  if (environment_.place.size == 1 && !options_.covers_all())
-    note_not_run(part, "weight consistency check", "one rank has no peers to compare with");
-  else if (checks.replica_checks == 0)
-    note_not_run(part, "weight consistency check", "the run ended before the first one");
-  if (checks.replays == 0)
-    note_not_run(part, "known-answer test", "the run ended before there was an answer to compare with");
-  if (checks.checks_in_steps == 0 && retired_ > 0)
-    note_not_run(part, "training checks between the first and the last step",
-                 options_.check_every > retired_
-                     ? fmt::format("--check-every {} is beyond the {} steps of the run", options_.check_every,
-                                   retired_)
-                     : "the run ended before the first one");
-  if (!options_.covers_all()) note_not_run(part, "comparison of every training pass", "--coverage sampled");
-  if (environment_.place.size == 1)
-    note_not_run(part, "all-reduce check", "one rank has no all-reduces");
-  else if (!options_.covers_all())
-    note_not_run(part, "all-reduce check", "--coverage sampled");
-  if (options_.golden.empty())
-    note_not_run(part, "golden digests", "only `burn --golden FILE` compares them");
+  const bool is_alone = environment_.place.size == 1, is_full = options_.covers_all();
+  const bool has_golden = !options_.golden.empty();
+  const auto note = [&](bool is_skipped, const std::string& check, const std::string& reason) {
+    if (is_skipped) note_not_run(part, check, reason);
+  };
+  const bool no_peers = is_alone && !is_full;
+  note(no_peers || checks.replica_checks == 0, "weight consistency check",
+       no_peers ? "one rank has no peers to compare with" : "the run ended before the first one");
+  note(checks.replays == 0, "known-answer test", "the run ended before there was an answer to compare with");
+  note(checks.checks_in_steps == 0 && retired_ > 0, "training checks between the first and the last step",
+       options_.check_every > retired_
+           ? fmt::format("--check-every {} is beyond the {} steps of the run", options_.check_every, retired_)
+           : "the run ended before the first one");
+  note(!is_full, "comparison of every training pass", "--coverage sampled");
+  note(is_alone || !is_full, "all-reduce check",
+       is_alone ? "one rank has no all-reduces" : "--coverage sampled");
+  note(!has_golden, "golden digests", "only `burn --golden FILE` compares them");
   for (const std::string& precision : checks.golden_unknown)
-    note_not_run(part, fmt::format("golden digests in {}", precision),
-                 fmt::format("{} does not have this device, software or work", options_.golden));
-  if (!options_.golden.empty() && checks.golden_compared.empty() && checks.golden_unknown.empty())
-    note_not_run(part, "golden digests", fmt::format("{} did not exist before this run", options_.golden));
-  if (options_.extreme_iterations == 0) note_not_run(part, "transcendental chains", "--extreme-iterations 0");
+    note(true, fmt::format("golden digests in {}", precision),
+         fmt::format("{} does not have this device, software or work", options_.golden));
+  note(has_golden && checks.golden_compared.empty() && checks.golden_unknown.empty(), "golden digests",
+       fmt::format("{} did not exist before this run", options_.golden));
+  note(options_.extreme_iterations == 0, "transcendental chains", "--extreme-iterations 0");
   if (options_.load == LoadKind::train)
     for (const char* copies : {"host copies", "peer copies"}) note_not_run(part, copies, "--load train");
 }

@@ -53,7 +53,8 @@ class TrainWorkload : public Workload {
   std::int64_t samples_of(std::int64_t step) const {
     return balance_.share_of(step, environment_.place.rank).local;
   }
-  std::int64_t second_samples_of(std::int64_t step) const;
+  /// Samples of both passes.
+  std::int64_t computed_of(std::int64_t step) const;
   Status measure_rates();
   Status correct_rates();
   LoadFigures load_figures() const;
@@ -90,20 +91,22 @@ class TrainWorkload : public Workload {
   Clock::time_point started_ = Clock::now();
 
   std::int64_t retired_ = 0;
-  std::int64_t samples_ = 0;                            ///< of all passes computed on this rank
-  std::int64_t timed_samples_ = 0, epoch_samples_ = 0;  ///< of this rank, in timed steps
+  std::int64_t samples_ = 0;        ///< of all passes computed on this rank
+  std::int64_t timed_samples_ = 0;  ///< of this rank, in timed steps
   std::optional<double> loss_first_, loss_last_;
   LossTrend loss_trend_;
   StepBreakdown breakdown_;
   Histogram step_ms_;
   double device_ms_ = 0, products_led_ms_ = 0;
-  double epoch_ms_ = 0;
+  struct Epoch {
+    std::int64_t steps = 0, timed_steps = 0, samples = 0;  ///< of this rank, in timed steps
+    double ms = 0;
+  } epoch_;
   Clock::time_point epoch_told_;
   double compute_ms_ = 0;               ///< of this rank's passes, without waits for peers
   std::int64_t computed_samples_ = 0;   ///< in these passes
   std::vector<double> all_compute_ms_;  ///< per rank, over the steps with values of all ranks
   std::int64_t all_compute_steps_ = 0;
-  std::int64_t epoch_timed_steps_ = 0, epoch_steps_ = 0;
   std::optional<double> epoch_all_reduce_gb_per_s_;  ///< last measurement
   Histogram all_reduce_gb_per_s_, activation_ms_;    ///< one per epoch; the latter scaled to `batch_`
 };

@@ -38,26 +38,6 @@ std::vector<int> ring_of(const std::vector<int>& groups) {
   return ring;
 }
 
-/// Compares the two states of one rank, which result from the gradients of its two passes.
-std::vector<Mismatch> compare_states(const Answers& state, const Answers& second) {
-  const std::vector<std::size_t> differ = differing_questions({state, second});
-  if (differ.empty()) return {};
-  return {{.question = differ.front(),
-           .rank = 0,
-           .suspects = {},
-           .blame = Blame::certain,
-           .expected = second[differ.front()],
-           .actual = state[differ.front()],
-           .count = differ.size()}};
-}
-
-template <typename Named>
-std::vector<std::string> names_of(const std::vector<Named>& all) {
-  std::vector<std::string> names;
-  for (const Named& one : all) names.emplace_back(to_string(one));
-  return names;
-}
-
 }  // namespace
 
 TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& options, const BatchShare& batch,
@@ -69,56 +49,58 @@ TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& opt
       trainer_(steps.trainer()),
       golden_(golden),
       exchange_(environment.device, environment.communicator, trainer_.communication_stream(),
-                environment.board.line("main")),
+                &environment.board.line("main")),
       repair_(environment, steps, exchange_),
+      audit_(environment.device),
       reporter_(environment),
       losses_(environment, reporter_),
       schedule_(options.check_every, options.check_budget),
       tensors_(trainer_.replay_tensors()),
-      states_(trainer_.state_tensors()),
-      golden_check_(names_of(tensors_)) {}
+      states_(trainer_.state_tensors()) {}
 
 Status TrainingChecks::prepare() {
-  sections_ = {.replay = tensors_.size(),
-               .state = states_.size(),
-               .second_state = trainer_.has_second_state() ? states_.size() : 0};
-  EGT_TRY(golden_check_.prepare(golden_.known ? &*golden_.known : nullptr, environment_.device_model,
-                                golden_work(), names_of(options_.precisions), options_.golden));
+  EGT_TRY(prepare_golden());
   // If weights differ, a block of words is exchanged in the buffer of the digests.
   const std::size_t block = StateDifference::block_words * sizeof(std::uint32_t) / sizeof(Digest);
-  EGT_TRY(exchange_.prepare(std::max({sections_.all(), 2 * sections_.state, block})));
+  EGT_TRY(exchange_.prepare(std::max(tensors_.size() + 2 * states_.size(), block)));
   const auto& buckets = trainer_.layout().buckets();
   std::size_t pieces = 0;
   for (const GradientBucket& bucket : buckets) pieces += bucket.pieces.size();
-  const auto all_layers = static_cast<std::size_t>(layers());
-  EGT_TRY_ASSIGN(audit_,
-                 OperationAudit::create(
-                     environment_.device,
-                     {.gemms = 3 * all_layers + pieces,  // per layer, including the bias gradient sums
-                      .max_rows = std::max(batch_.local, batch_.global / environment_.place.size),
-                      .widest_layer = *std::max_element(options_.layers.begin(), options_.layers.end()),
-                      .other_operations = 2 * all_layers + buckets.size(),
-                      .seed = environment_.seed + static_cast<std::uint64_t>(environment_.place.rank)}));
-  return {};
+  return audit_.prepare({.gemms = 3 * layers() + pieces,  // per layer, including the bias gradient sums
+                         .max_rows = std::max(batch_.local, batch_.global / environment_.place.size),
+                         .widest_layer = *std::max_element(options_.layers.begin(), options_.layers.end()),
+                         .other_operations = 2 * layers() + buckets.size(),
+                         .seed = environment_.seed + static_cast<std::uint64_t>(environment_.place.rank)});
 }
 
-Status TrainingChecks::start() {
-  EGT_TRY(take_groups());
-  EGT_TRY(repair_.begin());
-  if (!golden_check_.unknown().empty())
-    environment_.records.warning(
-        fmt::format("--golden {}: not compared in {}: rank {}'s device, software or work is not in the file",
-                    options_.golden, fmt::join(golden_check_.unknown(), ", "), environment_.place.rank));
-  for (std::size_t i = 0; i < options_.precisions.size(); ++i) {
-    EGT_TRY(enqueue_check(before_the_first));
-    EGT_TRY(collect());
+Status TrainingChecks::prepare_golden() {
+  if (!golden_.known) return {};
+  std::vector<std::string> questions;
+  for (const PassTensor& tensor : tensors_) questions.push_back(to_string(tensor));
+  for (const Precision precision : options_.precisions) {
+    EGT_TRY_ASSIGN(auto known,
+                   golden_.known->answers(environment_.device_model, golden_work(),
+                                          std::string(to_string(precision)), questions, options_.golden));
+    if (known)
+      golden_answers_[precision] = std::move(*known);
+    else
+      figures_.golden_unknown.emplace(to_string(precision));
   }
   return {};
 }
 
-Status TrainingChecks::take_groups() {
+Status TrainingChecks::start() {
   EGT_TRY_ASSIGN(groups_, exchange_.groups_of(environment_.device_model, environment_.peer_timeout_seconds));
   if (options_.covers_all()) steps_.set_ring(ring_of(groups_));
+  EGT_TRY(repair_.begin());
+  if (!figures_.golden_unknown.empty())
+    environment_.records.warning(
+        fmt::format("--golden {}: not compared in {}: rank {}'s device, software or work is not in the file",
+                    options_.golden, fmt::join(figures_.golden_unknown, ", "), environment_.place.rank));
+  for (std::size_t i = 0; i < options_.precisions.size(); ++i) {
+    EGT_TRY(enqueue_check(before_the_first));
+    EGT_TRY(collect());
+  }
   return {};
 }
 
@@ -138,13 +120,14 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
   const ProfilerRange range("checks");
   const Precision precision = options_.precisions[checks_ % options_.precisions.size()];
   Digest* const replay = exchange_.own();
-  audit_->begin(precision, selection_of_this_check(step));
-  EGT_TRY(trainer_.enqueue_replay(precision, replay, audit_.get()));
-  Digest* const state = replay + sections_.replay;
+  audit_.begin(precision, selection_of_this_check(step));
+  EGT_TRY(trainer_.enqueue_replay(precision, replay, &audit_));
+  Digest *const state = replay + tensors_.size(), *const second_state = state + states_.size();
   EGT_TRY(repair_.keep_candidate(step));
   EGT_TRY(repair_.enqueue_candidate_digests(state));
-  if (sections_.second_state > 0) EGT_TRY(trainer_.enqueue_second_state_digests(state + sections_.state));
-  EGT_TRY(exchange_.enqueue(sections_.all()));
+  const bool has_second = trainer_.has_second_state();
+  if (has_second) EGT_TRY(trainer_.enqueue_state_digests(second_state, true));
+  EGT_TRY(exchange_.enqueue(tensors_.size() + (has_second ? 2 : 1) * states_.size()));
   under_way_ = {.step = step, .precision = precision, .number = checks_};
   ++checks_;
   steps_.injections().end_passes();
@@ -155,11 +138,11 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
 /// verifies a few, different ones each time.
 OperationAudit::Selection TrainingChecks::selection_of_this_check(std::int64_t step) const {
   const double work = OperationAudit::cheap_terms(environment_.device.info());
-  const int own = groups_[static_cast<std::size_t>(environment_.place.rank)];
-  const auto rank = groups_.begin() + environment_.place.rank;
+  const int own = groups_[rank()];
   const auto peers = static_cast<std::size_t>(std::count(groups_.begin(), groups_.end(), own)),
-             place = static_cast<std::size_t>(std::count(groups_.begin(), rank, own));
-  const std::size_t gemms = 3 * trainer_.layout().layers().size() - 1;
+             place = static_cast<std::size_t>(
+                 std::count(groups_.begin(), groups_.begin() + environment_.place.rank, own));
+  const std::size_t gemms = 3 * layers() - 1;
   if (step == before_the_first)
     return {.first = place,
             .every = peers,
@@ -200,23 +183,19 @@ Status TrainingChecks::finish() {
 
 // After a restart
 
-/// Finds the newest verified state on any rank. Verification compared all ranks' digests, so every rank still
-/// holds it. The same is true for the candidate of a check that failed on some rank. Check numbers continue
-/// after those started on any rank. Wrong passes are kept if all ranks know them.
-Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
-  constexpr std::size_t reported = 3;
+/// Returns the newest verified state on any rank. Verification compared all ranks' digests, so every rank
+/// still holds it. The same is true for the candidate of a check that failed on some rank, whose repair was
+/// interrupted: `unrepaired_`. Check numbers continue after those started on any rank. Wrong passes are kept
+/// if all ranks know them.
+Result<std::int64_t> TrainingChecks::agree_on_state() {
   const auto from_zero = [](std::int64_t step) {
     return static_cast<std::uint64_t>(step - before_the_first);
   };
-  EGT_TRY_ASSIGN(const Buffer pinned, environment_.device.allocate_pinned(reported * sizeof(Digest)));
-  pinned.as<Digest>()[0] = {.a = from_zero(repair_.proven_step()), .b = checks_};
-  pinned.as<Digest>()[1] = {.a = from_zero(repair_.candidate_step()),
-                            .b = unrepaired_ ? unrepaired_->number + 1 : 0};
-  pinned.as<Digest>()[2] = {.a = pass_mismatch_ ? from_zero(pass_mismatch_->step) : 0, .b = 0};
-  EGT_TRY(environment_.device.copy(exchange_.own(), pinned.data(), reported * sizeof(Digest),
-                                   trainer_.communication_stream()));
-  EGT_TRY(exchange_.enqueue(reported));
-  EGT_TRY_ASSIGN(const auto ranks, exchange_.collect(environment_.peer_timeout_seconds));
+  const Answers own = {
+      {.a = from_zero(repair_.proven_step()), .b = checks_},
+      {.a = from_zero(repair_.candidate_step()), .b = unrepaired_ ? unrepaired_->number + 1 : 0},
+      {.a = pass_mismatch_ ? from_zero(pass_mismatch_->step) : 0, .b = 0}};
+  EGT_TRY_ASSIGN(const auto ranks, exchange_.exchange(own, environment_.peer_timeout_seconds));
   std::uint64_t newest = 0, number = 0;
   for (const Answers& rank : ranks) {
     newest = std::max(newest, rank[0].a);
@@ -224,14 +203,14 @@ Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
     number = std::max(number, rank[1].b);
     if (rank[2] != ranks[0][2]) pass_mismatch_.reset();
   }
-  Agreement agreed{.proven_step = static_cast<std::int64_t>(newest) + before_the_first};
   const bool kept = std::all_of(ranks.begin(), ranks.end(), [&](const Answers& rank) {
     return rank[0].a == newest && rank[1].a == ranks[0][1].a && rank[1].a > newest;
   });
+  unrepaired_.reset();
   if (number > 0 && kept)
-    agreed.unrepaired = {.step = static_cast<std::int64_t>(ranks[0][1].a) + before_the_first,
-                         .number = number - 1};
-  return agreed;
+    unrepaired_ =
+        Check{.step = static_cast<std::int64_t>(ranks[0][1].a) + before_the_first, .number = number - 1};
+  return static_cast<std::int64_t>(newest) + before_the_first;
 }
 
 Result<std::int64_t> TrainingChecks::resume() {
@@ -242,25 +221,24 @@ Result<std::int64_t> TrainingChecks::resume() {
   losses_.give_up();
   costs_.give_up();
   schedule_ = CheckSchedule(options_.check_every, options_.check_budget);
-  audit_->abort();
-  EGT_TRY_ASSIGN(const Agreement agreed, agree_on_state());
-  if (agreed.unrepaired) EGT_TRY(finish_repair(*agreed.unrepaired));
-  unrepaired_.reset();
+  audit_.abort();
+  EGT_TRY_ASSIGN(const std::int64_t proven_step, agree_on_state());
+  if (unrepaired_) EGT_TRY(finish_repair());
   if (pass_mismatch_) {  // not repeated
     judge_passes({});
     count_check(true);
   }
-  EGT_TRY(repair_.go_back_to(agreed.proven_step));
-  compared_step_ = agreed.proven_step;
-  EGT_TRY(enqueue_check(agreed.proven_step));
+  EGT_TRY(repair_.go_back_to(proven_step));
+  compared_step_ = proven_step;
+  EGT_TRY(enqueue_check(proven_step));
   EGT_TRY(collect());
-  return agreed.proven_step + 1;
+  return proven_step + 1;
 }
 
 /// A check failed on some rank, and its repair was interrupted. All ranks still hold the states to repair. If
 /// these are equal, restoring is enough.
-Status TrainingChecks::finish_repair(const Check& check) {
-  under_way_ = unrepaired_ = check;
+Status TrainingChecks::finish_repair() {
+  under_way_ = unrepaired_;
   EGT_TRY_ASSIGN(const auto state, repair_.candidates());
   std::vector<Mismatch> dissents = vote(state);
   if (!dissents.empty() || pass_mismatch_) {
@@ -272,6 +250,7 @@ Status TrainingChecks::finish_repair(const Check& check) {
     count_check(true);
   }
   under_way_.reset();
+  unrepaired_.reset();
   return {};
 }
 
@@ -283,11 +262,12 @@ Status TrainingChecks::collect() {
   EGT_TRY_ASSIGN(const auto answers, exchange_.collect(environment_.peer_timeout_seconds, under_way_->step));
   reporter_.confirm_last_check();
   EGT_TRY(compare_passes(under_way_->step));
-  const auto state = part(answers, sections_.replay, sections_.state);
-  const auto second_state = part(answers, sections_.replay + sections_.state, sections_.second_state);
-  const bool pass_wrong = judge_replay(part(answers, 0, sections_.replay));
+  const auto state = part(answers, tensors_.size(), states_.size());
+  const auto second_state =
+      part(answers, tensors_.size() + states_.size(), trainer_.has_second_state() ? states_.size() : 0);
+  const bool pass_wrong = judge_replay(part(answers, 0, tensors_.size()));
   EGT_TRY(judge_audit());
-  note_weight_digest(state[static_cast<std::size_t>(environment_.place.rank)]);
+  note_weight_digest(state[rank()]);
   EGT_TRY_ASSIGN(const bool state_wrong, judge_state(state, second_state, pass_wrong));
   count_check(pass_wrong || state_wrong);
   under_way_.reset();
@@ -317,19 +297,12 @@ void TrainingChecks::report(Fault found, const Mismatch& dissent, std::string wh
   reporter_.report(std::move(found), dissent);
 }
 
-/// True if there are answers to compare this rank's with.
-bool TrainingChecks::has_comparison(const std::vector<Answers>& past) const {
-  const auto own = static_cast<std::size_t>(environment_.place.rank);
-  return !past[own].empty() || std::count(groups_.begin(), groups_.end(), groups_[own]) > 1;
-}
-
 bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
   auto& past = past_[under_way_->precision];
   past.resize(answers.size());
-  const auto own = static_cast<std::size_t>(environment_.place.rank);
-  if (has_comparison(past)) {
+  if (!past[rank()].empty() || std::count(groups_.begin(), groups_.end(), groups_[rank()]) > 1) {
     ++figures_.replays;
-    figures_.digests_compared += answers[own].size();
+    figures_.digests_compared += tensors_.size();
   }
   const std::vector<Mismatch> dissents = vote(answers, groups_, past);
   remember(past, answers, dissents);
@@ -343,16 +316,18 @@ bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
   const bool doubted = std::any_of(dissents.begin(), dissents.end(), [&](const Mismatch& dissent) {
     return dissent.rank == environment_.place.rank || dissent.rank < 0;
   });
-  if (!doubted) judge_golden(answers[own]);
+  if (!doubted) judge_golden(answers[rank()]);
   return !dissents.empty();
 }
 
 void TrainingChecks::judge_golden(const Answers& own) {
+  const auto known = golden_answers_.find(under_way_->precision);
+  if (known == golden_answers_.end()) return;
   const std::string precision(to_string(under_way_->precision));
-  std::optional<Mismatch> dissent = golden_check_.compare(own, precision);
-  if (!dissent) return;
+  figures_.golden_compared.insert(precision);
   figures_.digests_compared += own.size();
-  if (dissent->count == 0) return;
+  std::optional<Mismatch> dissent = difference(known->second, own);
+  if (!dissent) return;
   dissent->rank = environment_.place.rank;
   report(fault("replay", "golden digest", "train"), *dissent,
          fmt::format("{}, {} replay, different from the golden file{}",
@@ -365,7 +340,7 @@ Status TrainingChecks::compare_passes(std::int64_t last) {
     const std::int64_t step = ++compared_step_;
     const std::vector<int> second_of = steps_.second_of(step);
     if (second_of.empty()) continue;
-    EGT_TRY_ASSIGN(PassDigests passes, trainer_.pass_digests(step, environment_.peer_timeout_seconds));
+    EGT_TRY_ASSIGN(PassDigests passes, trainer_.passes().collect(step, environment_.peer_timeout_seconds));
     figures_.digests_compared += passes[0].first.size();
     std::vector<WrongSum> sums = wrong_sums(passes);
     if (pass_mismatch_ || (sums.empty() && pass_differences(passes, second_of).empty())) continue;
@@ -381,32 +356,37 @@ Status TrainingChecks::compare_passes(std::int64_t last) {
 
 /// Reports provisionally, because the repetition after the next check may be interrupted.
 Status TrainingChecks::announce_passes() {
-  for (const Mismatch& dissent : decide_passes(pass_mismatch_->passes, {}, pass_mismatch_->second_of))
-    reporter_.report_provisionally(pass_fault(dissent), dissent);
-  for (const WrongSum& wrong : pass_mismatch_->sums)
-    reporter_.report_provisionally(sum_fault(wrong), wrong.dissent);
+  for (const auto& [fault, dissent] : pass_faults({})) reporter_.report_provisionally(fault, dissent);
   return environment_.publish();
 }
 
 /// The check's own fault on a rank is more specific: a wrong weight also corrupts passes.
 void TrainingChecks::judge_passes(const PassDigests& repeated) {
-  for (const Mismatch& dissent : decide_passes(pass_mismatch_->passes, repeated, pass_mismatch_->second_of)) {
-    constexpr const char* kinds[] = {"replica", "replay", "extreme"};
-    const bool is_known = std::any_of(std::begin(kinds), std::end(kinds),
-                                      [&](const char* kind) { return reporter_.found(kind, dissent); });
-    if (!is_known) reporter_.report(pass_fault(dissent), dissent);
+  for (const auto& [fault, dissent] : pass_faults(repeated)) {
+    const auto found = [&, &by = dissent](const char* kind) { return reporter_.found(kind, by); };
+    const bool is_known = fault.kind == "all-reduce"
+                              ? found("all-reduce")
+                              : found("replica") || found("replay") || found("extreme");
+    if (!is_known) reporter_.report(fault, dissent);
   }
-  decide_sums(pass_mismatch_->sums, pass_mismatch_->passes, repeated);
-  for (const WrongSum& wrong : pass_mismatch_->sums)
-    if (!reporter_.found("all-reduce", wrong.dissent)) reporter_.report(sum_fault(wrong), wrong.dissent);
   pass_mismatch_.reset();
+}
+
+std::vector<std::pair<Fault, Mismatch>> TrainingChecks::pass_faults(const PassDigests& repeated) const {
+  std::vector<std::pair<Fault, Mismatch>> found;
+  for (const Mismatch& dissent : decide_passes(pass_mismatch_->passes, repeated, pass_mismatch_->second_of))
+    found.emplace_back(pass_fault(dissent), dissent);
+  std::vector<WrongSum> sums = pass_mismatch_->sums;
+  decide_sums(sums, pass_mismatch_->passes, repeated);
+  for (const WrongSum& wrong : sums) found.emplace_back(sum_fault(wrong), wrong.dissent);
+  return found;
 }
 
 /// After a wrong all-reduce result, a rank's weights differ from its peers'. On a single rank, its two states
 /// differ after two different passes.
 bool TrainingChecks::explains(const Mismatch& state) const {
   if (!pass_mismatch_) return false;
-  if (sections_.second_state > 0) return true;  // a wrong weight shows in a pass
+  if (trainer_.has_second_state()) return true;  // a wrong weight shows in a pass
   return std::any_of(pass_mismatch_->sums.begin(), pass_mismatch_->sums.end(), [&](const WrongSum& wrong) {
     const auto& suspects = wrong.dissent.suspects;
     return wrong.dissent.rank < 0
@@ -421,12 +401,12 @@ Fault TrainingChecks::sum_fault(const WrongSum& wrong) const {
   found.incident = fmt::format("all-reduce of bucket {} of step {}", wrong.bucket, pass_mismatch_->step);
   const Mismatch& dissent = wrong.dissent;
   if (wrong.sample && (dissent.rank < 0 || dissent.rank == wrong.checked_by)) {
-    found.where = fmt::format("all-reduce, {}",
-                              trainer_.place_in_sum(wrong.bucket, wrong.checked_by, wrong.sample->index));
+    found.where = fmt::format("all-reduce, {}", trainer_.passes().place_in_sum(wrong.bucket, wrong.checked_by,
+                                                                               wrong.sample->index));
     found.count = wrong.count;
     show_difference(found, wrong.sample->expected, wrong.sample->actual);
   } else {
-    found.where = fmt::format("all-reduce of the {}", trainer_.bucket_name(wrong.bucket));
+    found.where = fmt::format("all-reduce of the {}", trainer_.passes().bucket_name(wrong.bucket));
     show_difference(found, dissent.expected, dissent.actual);
   }
   return found;
@@ -437,7 +417,7 @@ std::string TrainingChecks::pass_incident() const {
 }
 
 Fault TrainingChecks::pass_fault(const Mismatch& dissent) const {
-  const std::string tensor = trainer_.compared_tensors()[dissent.question];
+  const std::string tensor = trainer_.passes().tensors()[dissent.question];
   const bool extreme = tensor.starts_with("extreme");
   Fault found = fault_of(environment_, extreme ? "extreme" : "replay", "second pass",
                          extreme ? "extreme" : "train", pass_mismatch_->step);
@@ -451,7 +431,7 @@ Fault TrainingChecks::pass_fault(const Mismatch& dissent) const {
 
 /// Only this rank knows the findings of its audit.
 Status TrainingChecks::judge_audit() {
-  EGT_TRY_ASSIGN(const OperationAuditReport report, audit_->collect(environment_.peer_timeout_seconds));
+  EGT_TRY_ASSIGN(const OperationAuditReport report, audit_.collect(environment_.peer_timeout_seconds));
   figures_.gemms_verified += report.gemms;
   figures_.operations_sampled += report.samples;
   Mismatch own;
@@ -472,11 +452,16 @@ Status TrainingChecks::judge_audit() {
 Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state,
                                          const std::vector<Answers>& second_state, bool pass_wrong) {
   std::vector<Mismatch> dissents;
-  if (state.size() > 1 || sections_.second_state > 0) {
+  if (state.size() > 1 || trainer_.has_second_state()) {
     ++figures_.replica_checks;
     figures_.verified_updates = under_way_->step + 1;
     figures_.digests_compared += state[0].size();
-    dissents = state.size() > 1 ? vote(state) : compare_states(state[0], second_state[0]);
+    if (state.size() > 1) {
+      dissents = vote(state);
+    } else if (auto differs = difference(second_state[0], state[0])) {
+      differs->rank = 0;
+      dissents = {std::move(*differs)};
+    }
   }
   if (dissents.empty()) state_stays_wrong_ = false;
   const bool passes_wrong = pass_mismatch_.has_value();
@@ -487,7 +472,7 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state,
   pass_was_wrong_ = pass_wrong;
   if (!passes_wrong) passes_stay_wrong_ = false;
   if (!pass_wrong && !passes_wrong && dissents.empty() && !losses_.open_step())
-    repair_.prove_candidate(state[static_cast<std::size_t>(environment_.place.rank)]);
+    repair_.prove_candidate(state[rank()]);
   std::vector<StateDifference> differences;
   bool loss_was_wrong = false;
   PassDigests repeated;
@@ -531,7 +516,7 @@ Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std
   if (pass_mismatch_)
     for (const Mismatch& one :
          decide_passes(pass_mismatch_->passes, repetition.passes, pass_mismatch_->second_of))
-      if (one.rank >= 0) blamed[trainer_.compared_layer(one.question)].insert(one.rank);
+      if (one.rank >= 0) blamed[trainer_.passes().layer_of(one.question)].insert(one.rank);
   decide_by_repetition(dissents, state, repetition,
                        [&](std::size_t question) { return blamed[states_[question].layer]; });
   return repetition;
@@ -554,7 +539,7 @@ Fault TrainingChecks::state_fault(const Mismatch& dissent,
 
 void TrainingChecks::note_weight_digest(const Answers& own) {
   Digest whole;
-  for (std::size_t l = 0; l < static_cast<std::size_t>(layers()); ++l) {
+  for (std::size_t l = 0; l < layers(); ++l) {
     add_to_digest(whole.a, whole.b, 2 * l, static_cast<std::uint32_t>(own[l].a));
     add_to_digest(whole.a, whole.b, 2 * l + 1, static_cast<std::uint32_t>(own[l].a >> 32));
   }
@@ -574,11 +559,7 @@ CheckFigures TrainingChecks::figures() const {
   figures.compared_steps = options_.covers_all() ? static_cast<std::uint64_t>(compared_step_ + 1) : 0;
   figures.fraction = costs_.fraction();
   figures.period_steps = schedule_.period();
-  figures.diverged_step = losses_.diverged_step();
-  figures.diverged_first = losses_.diverged_first();
-  figures.golden_compared = golden_check_.compared();
-  figures.golden_unknown = golden_check_.unknown();
-  figures.unexamined_loss_step = losses_.unexamined_step();
+  figures.losses = losses_.figures();
   return figures;
 }
 

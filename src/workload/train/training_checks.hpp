@@ -3,24 +3,23 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "egt/core/record.hpp"
 #include "egt/workload/workload.hpp"
+#include "model/digest_exchange.hpp"
 #include "model/mlp_trainer.hpp"
-#include "workload/common/digest_exchange.hpp"
 #include "workload/common/fault_reporter.hpp"
 #include "workload/options.hpp"
-#include "workload/train/all_reduce_check.hpp"
 #include "workload/train/check_schedule.hpp"
 #include "workload/train/golden_digests.hpp"
 #include "workload/train/loss_watch.hpp"
 #include "workload/train/operation_audit.hpp"
-#include "workload/train/second_pass.hpp"
+#include "workload/train/pass_judgement.hpp"
 #include "workload/train/state_repair.hpp"
 #include "workload/train/training_steps.hpp"
 
@@ -45,16 +44,12 @@ struct CheckFigures {
   std::uint64_t own_wrong_checks = 0;    ///< of these, on this rank
   std::uint64_t undecided_checks = 0;    ///< of these, with this rank as a suspect
   std::uint64_t repeated_steps = 0;
-  std::optional<double> fraction;                         ///< share of the steps' time used by checks
-  std::int64_t period_steps = 0;                          ///< current plan, from one check to the next
-  std::set<std::string> golden_compared, golden_unknown;  ///< see GoldenCheck
-  std::uint64_t checks_in_steps = 0;                      ///< between the first and the last step
-  /// Step of the first non-finite loss that was the same in a repetition without other faults, so training
-  /// diverges. None: no divergence.
-  std::optional<std::int64_t> diverged_step;
-  std::optional<LossApart> diverged_first;  ///< rank whose own loss diverged first
-  /// Step of a non-finite loss, if the run ended or restarted before it was repeated.
-  std::optional<std::int64_t> unexamined_loss_step;
+  std::optional<double> fraction;  ///< share of the steps' time used by checks
+  std::int64_t period_steps = 0;   ///< current plan, from one check to the next
+  /// Precisions whose answers were compared with the golden file, and those that are not in it.
+  std::set<std::string> golden_compared, golden_unknown;
+  std::uint64_t checks_in_steps = 0;  ///< between the first and the last step
+  LossWatch::Figures losses;
 };
 
 /// All checks of training, run together after a step. The same known-answer pass on every rank is compared
@@ -93,14 +88,9 @@ class TrainingChecks {
   CheckFigures figures() const;
   /// Digest of all weights at the last check; empty: none yet.
   const std::string& weight_digest() const { return weight_digest_; }
-  bool found_nothing() const { return figures_.wrong_checks == 0 && !losses_.unexamined_step(); }
+  bool found_nothing() const { return figures_.wrong_checks == 0 && !losses_.figures().unexamined_step; }
 
  private:
-  /// Layout of one check's digests in the answers.
-  struct Sections {
-    std::size_t replay = 0, state = 0, second_state = 0;  ///< number of digests each
-    std::size_t all() const { return replay + state + second_state; }
-  };
   struct Check {
     std::int64_t step = -1;
     Precision precision = Precision::fp32;
@@ -115,11 +105,12 @@ class TrainingChecks {
   Status compare_passes(std::int64_t last);
   Status announce_passes();
   void judge_passes(const PassDigests& repeated);
+  /// The faults of `pass_mismatch_`, with their ranks. `repeated`: see decide_passes.
+  std::vector<std::pair<Fault, Mismatch>> pass_faults(const PassDigests& repeated) const;
   std::string pass_incident() const;
   Fault pass_fault(const Mismatch& dissent) const;
   Fault sum_fault(const WrongSum& wrong) const;
   bool explains(const Mismatch& state) const;
-  bool has_comparison(const std::vector<Answers>& past) const;
   Result<bool> judge_state(const std::vector<Answers>& state, const std::vector<Answers>& second_state,
                            bool pass_wrong);
   Status announce(const std::vector<Mismatch>& dissents);
@@ -133,16 +124,12 @@ class TrainingChecks {
   void note_weight_digest(const Answers& own);
 
   OperationAudit::Selection selection_of_this_check(std::int64_t step) const;
-  Status take_groups();
-  /// State on which the ranks agree after a restart.
-  struct Agreement {
-    std::int64_t proven_step = -1;         ///< newest one verified on any rank
-    std::optional<Check> unrepaired = {};  ///< check whose repair was interrupted on some rank
-  };
-  Result<Agreement> agree_on_state();
-  Status finish_repair(const Check& check);
+  Status prepare_golden();
+  Result<std::int64_t> agree_on_state();
+  Status finish_repair();
   std::string golden_work() const;
-  int layers() const { return static_cast<int>(trainer_.layout().layers().size()); }
+  std::size_t layers() const { return trainer_.layout().layers().size(); }
+  std::size_t rank() const { return static_cast<std::size_t>(environment_.place.rank); }
 
   Environment& environment_;
   const TrainOptions& options_;
@@ -152,16 +139,15 @@ class TrainingChecks {
   GoldenBook& golden_;
   DigestExchange exchange_;
   StateRepair repair_;
-  std::unique_ptr<OperationAudit> audit_;
+  OperationAudit audit_;
   FaultReporter reporter_;
   LossWatch losses_;
   CheckSchedule schedule_;
   StepCosts costs_;
 
-  Sections sections_;
-  std::vector<PassTensor> tensors_;
-  std::vector<StateTensor> states_;
-  GoldenCheck golden_check_;
+  const std::vector<PassTensor> tensors_;
+  const std::vector<StateTensor> states_;
+  std::map<Precision, Answers> golden_answers_;     ///< those of the golden file
   std::vector<int> groups_;                         ///< per rank
   std::map<Precision, std::vector<Answers>> past_;  ///< per rank; undoubted answers only
   std::optional<Check> under_way_;

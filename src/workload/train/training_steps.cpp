@@ -44,62 +44,56 @@ std::string place_of(const TensorFault& tensor_faults, Lasting lasting) {
 
 }  // namespace
 
-/// Targets the bucket with the layer's first rows.
-std::optional<TensorFault> TrainingInjections::tampering_of_sum(const Injection& injection) const {
-  constexpr std::uint32_t top_exponent_bit = 1u << 30;
-  TensorFault tensor_faults;
-  tensor_faults.tensor.layer = choose_layer(injection, layers(), environment_.seed);
+std::pair<std::size_t, GradientPiece> TrainingInjections::first_piece(int layer) const {
   const auto& buckets = trainer_.layout().buckets();
-  const auto has_layer = [&](const GradientPiece& piece) {
-    return piece.layer == tensor_faults.tensor.layer && piece.first_row == 0;
-  };
-  while (std::none_of(buckets[tensor_faults.bucket].pieces.begin(),
-                      buckets[tensor_faults.bucket].pieces.end(), has_layer))
-    ++tensor_faults.bucket;
-  const GradientBucket& bucket = buckets[tensor_faults.bucket];
-  const auto words =
-      static_cast<std::uint64_t>(bucket.count) * size_of(options_.gradient_type) / sizeof(std::uint32_t);
-  if (words == 0) return std::nullopt;
-  tensor_faults.flip = choose_flip(injection, words, environment_.seed);
-  tensor_faults.tensor.kind =
-      tensor_faults.flip.mask & top_exponent_bit ? TensorKind::sent_terms : TensorKind::received_sum;
-  return tensor_faults;
+  for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket)
+    for (const GradientPiece& piece : buckets[bucket].pieces)
+      if (piece.layer == layer && piece.first_row == 0) return {bucket, piece};
+  return {};
 }
 
+/// An all-reduce fault targets the bucket with the layer's first rows.
 std::optional<TensorFault> TrainingInjections::tampering_of(const Injection& injection) const {
-  if (injection.kind == InjectionKind::all_reduce) return tampering_of_sum(injection);
-  TensorFault tensor_faults;
-  const bool extreme = injection.kind == InjectionKind::extreme;
-  const int layer = choose_layer(injection, layers() - (extreme ? 1 : 0), environment_.seed);
-  const bool last = layer + 1 == layers();
-  const bool backward = injection.step % 2 == 1 && layer > 0;
-  tensor_faults.tensor.layer = layer;
-  tensor_faults.tensor.kind = injection.kind == InjectionKind::gradient ? TensorKind::weight_gradient
-                              : injection.kind == InjectionKind::gemm
-                                  ? (backward ? TensorKind::input_product : TensorKind::product)
-                              : extreme ? TensorKind::extreme
-                              : last    ? TensorKind::output_gradient
-                                        : TensorKind::activation;
-  // Words that the tensor has in every precision.
+  constexpr std::uint32_t top_exponent_bit = 1u << 30;
+  const bool is_sum = injection.kind == InjectionKind::all_reduce;
+  const bool is_chain = injection.kind == InjectionKind::extreme;
+  const int layer = choose_layer(injection, layers() - (is_chain ? 1 : 0), environment_.seed);
   const LinearLayer& linear = trainer_.layout().layers()[static_cast<std::size_t>(layer)];
-  std::int64_t elements =
-      batch_.global / environment_.place.size *
-      (tensor_faults.tensor.kind == TensorKind::input_product ? linear.inputs : linear.outputs);
-  if (injection.kind == InjectionKind::gradient)
-    for (const GradientBucket& bucket : trainer_.layout().buckets())
-      for (const GradientPiece& piece : bucket.pieces)
-        if (piece.layer == layer && piece.first_row == 0) elements = piece.rows * linear.inputs;
-  const auto words = static_cast<std::uint64_t>(elements) / 2;
-  if (words == 0) return std::nullopt;
-  tensor_faults.flip = choose_flip(injection, words, environment_.seed);
-  if (extreme) {  // its elements do not wrap around
-    Flip& flip = tensor_faults.flip;
-    flip.count = std::min(flip.count, (words - 1 - flip.first) / flip.stride + 1);
-    tensor_faults.turn =
-        static_cast<int>(mix64(environment_.seed + static_cast<std::uint64_t>(injection.step)) %
-                         static_cast<std::uint64_t>(options_.extreme_iterations));
+  const auto [bucket, piece] = first_piece(layer);
+  const std::int64_t samples = batch_.global / environment_.place.size;
+  TensorFault fault;
+  TensorKind& kind = fault.tensor.kind;
+  fault.tensor.layer = layer;
+  std::int64_t elements = samples * linear.outputs;
+  if (injection.kind == InjectionKind::gradient) {
+    kind = TensorKind::weight_gradient;
+    elements = piece.rows * linear.inputs;
+  } else if (injection.kind == InjectionKind::gemm) {
+    const bool is_backward = injection.step % 2 == 1 && layer > 0;
+    kind = is_backward ? TensorKind::input_product : TensorKind::product;
+    if (is_backward) elements = samples * linear.inputs;
+  } else {
+    kind = is_chain                ? TensorKind::extreme
+           : layer + 1 == layers() ? TensorKind::output_gradient
+                                   : TensorKind::activation;
   }
-  return tensor_faults;
+  auto words = static_cast<std::uint64_t>(elements) / 2;  // that the tensor has in every precision
+  if (is_sum)
+    words = static_cast<std::uint64_t>(trainer_.layout().buckets()[bucket].count) *
+            size_of(options_.gradient_type) / sizeof(std::uint32_t);
+  if (words == 0) return std::nullopt;
+  Flip& flip = fault.flip;
+  flip = choose_flip(injection, words, environment_.seed);
+  if (is_sum) {
+    fault.bucket = bucket;
+    kind = flip.mask & top_exponent_bit ? TensorKind::sent_terms : TensorKind::received_sum;
+  }
+  if (is_chain) {  // its elements do not wrap around
+    flip.count = std::min(flip.count, (words - 1 - flip.first) / flip.stride + 1);
+    fault.turn = static_cast<int>(mix64(environment_.seed + static_cast<std::uint64_t>(injection.step)) %
+                                  static_cast<std::uint64_t>(options_.extreme_iterations));
+  }
+  return fault;
 }
 
 /// Enqueues hours of transcendental iterations on the compute stream.
@@ -154,7 +148,11 @@ void TrainingInjections::put_in_force(std::int64_t step, std::vector<TensorFault
 Status TrainingInjections::strike_states(std::int64_t step) {
   for (const InjectionKind kind : {InjectionKind::weight, InjectionKind::optimizer})
     while (const auto injection = environment_.injector.take(kind, step)) {
-      const StateTensor tensor = state_tensor_of(*injection);
+      const bool is_second = options_.optimizer == Optimizer::adam && injection->step % 2 == 1;
+      const StateKind of = kind == InjectionKind::weight ? StateKind::weights
+                           : is_second                   ? StateKind::second_moment
+                                                         : StateKind::first_moment;
+      const StateTensor tensor{of, choose_layer(*injection, layers(), environment_.seed)};
       const LinearLayer& linear = trainer_.layout().layers()[static_cast<std::size_t>(tensor.layer)];
       Flip flip = choose_flip(*injection, static_cast<std::uint64_t>(linear.inputs * linear.outputs),
                               environment_.seed);
@@ -163,13 +161,6 @@ Status TrainingInjections::strike_states(std::int64_t step) {
       environment_.injector.report(*injection, step, flip, to_string(tensor));
     }
   return {};
-}
-
-StateTensor TrainingInjections::state_tensor_of(const Injection& injection) const {
-  const int layer = choose_layer(injection, layers(), environment_.seed);
-  if (injection.kind == InjectionKind::weight) return {StateKind::weights, layer};
-  const bool second = options_.optimizer == Optimizer::adam && injection.step % 2 == 1;
-  return {second ? StateKind::second_moment : StateKind::first_moment, layer};
 }
 
 void TrainingInjections::end_passes() {
@@ -205,6 +196,12 @@ std::vector<int> TrainingSteps::second_of(std::int64_t step) const {
   return of;
 }
 
+std::optional<BatchShare> TrainingSteps::second_share(std::int64_t step) const {
+  const std::vector<int> of = second_of(step);
+  if (of.empty()) return {};
+  return balance_.share_of(step, of[static_cast<std::size_t>(place_.rank)]);
+}
+
 Status TrainingSteps::enqueue(const Step& step, const StepMessage& note) {
   vote_of(step.index) = step.vote;
   last_ = step.index;
@@ -228,9 +225,7 @@ Status TrainingSteps::enqueue_step(std::int64_t step, StepMessage note) {
     EGT_TRY(trainer_->set_precision(wanted));
     precision_ = wanted;
   }
-  EGT_TRY(trainer_->set_share(balance_.share_of(step, place_.rank)));
-  if (const std::vector<int> of = second_of(step); !of.empty())
-    EGT_TRY(trainer_->set_second_share(balance_.share_of(step, of[static_cast<std::size_t>(place_.rank)])));
+  EGT_TRY(trainer_->set_shares(balance_.share_of(step, place_.rank), second_share(step)));
   if (step + MlpTrainer::depth >= last_) note.vote = encode(vote_of(step));
   const bool measure = step == last_ && step % options_.epoch_steps == options_.epoch_steps / 2;
   return trainer_->enqueue_step(step, note, measure);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "egt/workload/workload.hpp"
@@ -44,8 +45,8 @@ class TrainingInjections {
   /// Activates the lasting injections and the given ones.
   void put_in_force(std::int64_t step, std::vector<TensorFault> tensor_faults);
   std::optional<TensorFault> tampering_of(const Injection& injection) const;
-  std::optional<TensorFault> tampering_of_sum(const Injection& injection) const;
-  StateTensor state_tensor_of(const Injection& injection) const;
+  /// The layer's first rows, and the index of their bucket.
+  std::pair<std::size_t, GradientPiece> first_piece(int layer) const;
   int layers() const { return static_cast<int>(trainer_.layout().layers().size()); }
 
   Environment& environment_;
@@ -69,6 +70,8 @@ class TrainingSteps {
   void set_ring(std::vector<int> ring) { ring_ = std::move(ring); }
   /// Ranks whose batches are recomputed in this step, limited to those that fit the memory. Empty: none.
   std::vector<int> second_of(std::int64_t step) const;
+  /// The samples that this rank recomputes in this step; none: no second pass.
+  std::optional<BatchShare> second_share(std::int64_t step) const;
   /// Sends `note` with the step.
   Status enqueue(const Step& step, const StepMessage& note);
   /// Enqueues a step again, after `restore` and in order.

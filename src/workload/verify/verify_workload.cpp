@@ -51,7 +51,7 @@ Status VerifyWorkload::prepare() {
   EGT_TRY(optimizer_.prepare());
   EGT_TRY(cleanup_.prepare());
   exchange_ = std::make_unique<DigestExchange>(device, environment_.communicator, communication_stream_(),
-                                               environment_.board.line("main"));
+                                               &environment_.board.line("main"));
   return exchange_->prepare(questions);
 }
 

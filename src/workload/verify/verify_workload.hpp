@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "egt/workload/workload.hpp"
-#include "workload/common/digest_exchange.hpp"
+#include "model/digest_exchange.hpp"
 #include "workload/common/fault_reporter.hpp"
 #include "workload/options.hpp"
 #include "workload/verify/allocation_check.hpp"

@@ -290,5 +290,16 @@ TEST(DigestVote, AnyDifferenceIsDoubtedAndEveryRankAtMostOnce) {
   }
 }
 
+TEST(Difference, IsTheFirstWrongQuestionAndTheirNumber) {
+  const Answers right = {{1, 1}, {2, 2}, {3, 3}};
+  EXPECT_FALSE(difference(right, right));
+  const auto found = difference(right, {{1, 1}, {2, 4}, {5, 3}});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->question, 1u);
+  EXPECT_EQ(found->count, 2u);
+  EXPECT_EQ(found->expected, (Digest{2, 2}));
+  EXPECT_EQ(found->actual, (Digest{2, 4}));
+}
+
 }  // namespace
 }  // namespace egt

@@ -272,35 +272,25 @@ TEST_F(GoldenFile, WhereItCannotBeWrittenIsUnavailable) {
   EXPECT_EQ(entries(), 1);
 }
 
-class GoldenChecked : public testing::Test {
- protected:
-  const Golden golden = example();
-  GoldenCheck check{{"layer 0 output", "layer 0 weight gradient"}};
-};
+const std::vector<std::string> two_questions = {"layer 0 output", "layer 0 weight gradient"};
 
-TEST_F(GoldenChecked, ComparesEveryQuestion) {
-  ASSERT_TRUE(check.prepare(&golden, h200, work, {"fp32"}, "my.json").ok());
-  EXPECT_TRUE(check.compared().empty()) << "nothing was compared yet";
-  EXPECT_EQ(check.compare({{1, 2}, {3, ~0ull}}, "fp32")->count, 0u);
-  const auto found = check.compare({{1, 2}, {3, 4}}, "fp32");
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->count, 1u);
-  EXPECT_EQ(found->question, 1u);
-  EXPECT_EQ(check.compared(), std::set<std::string>{"fp32"});
+TEST(Golden, AnswersEveryQuestionInItsOrder) {
+  const auto answers = example().answers(h200, work, "fp32", two_questions, "my.json");
+  ASSERT_TRUE(answers.ok() && answers.value());
+  EXPECT_EQ(*answers.value(), (Answers{{1, 2}, {3, ~0ull}}));
 }
 
-TEST_F(GoldenChecked, AFileThatLacksATensorOfTheWorkIsDamaged) {
-  const Status status = check.prepare(&golden, h200, work, {"fp32", "bf16"}, "my.json");
-  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
-  EXPECT_THAT(status.what(), HasSubstr("my.json: "));
-  EXPECT_THAT(status.what(), HasSubstr("it lacks the digest of 'layer 0 weight gradient' in bf16"));
+TEST(Golden, AFileThatLacksATensorOfTheWorkIsDamaged) {
+  const auto answers = example().answers(h200, work, "bf16", two_questions, "my.json");
+  EXPECT_EQ(answers.status().code(), StatusCode::invalid_argument);
+  EXPECT_THAT(answers.status().what(), HasSubstr("my.json: "));
+  EXPECT_THAT(answers.status().what(), HasSubstr("it lacks the digest of 'layer 0 weight gradient' in bf16"));
 }
 
-TEST_F(GoldenChecked, APrecisionThatIsNotInTheFileIsNotClaimed) {
-  ASSERT_TRUE(check.prepare(&golden, h200, work, {"fp32", "tf32"}, "my.json").ok());
-  EXPECT_FALSE(check.compare({{1, 2}, {3, 4}}, "tf32"));
-  EXPECT_TRUE(check.compared().empty());
-  EXPECT_EQ(check.unknown(), std::set<std::string>{"tf32"});
+TEST(Golden, APrecisionThatIsNotInTheFileHasNoAnswers) {
+  const auto answers = example().answers(h200, work, "tf32", two_questions, "my.json");
+  ASSERT_TRUE(answers.ok());
+  EXPECT_FALSE(answers.value());
 }
 
 TEST(Golden, AnEmptyListIsDamaged) {

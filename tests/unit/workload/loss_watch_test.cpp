@@ -53,7 +53,7 @@ TEST_F(LossWatched, IsOpenFromTheFirstStepThatIsNotFinite) {
   note(5, {1, 1, 1, nan});
   note(6, {nan, nan, nan, nan});
   EXPECT_EQ(watch.open_step(), 5);
-  EXPECT_EQ(watch.unexamined_step(), 5);
+  EXPECT_EQ(watch.figures().unexamined_step, 5);
 }
 
 TEST_F(LossWatched, ThatIsFiniteWhenItIsRepeatedIsAFaultOfTheRankWhoseOwnWasNot) {
@@ -65,14 +65,14 @@ TEST_F(LossWatched, ThatIsFiniteWhenItIsRepeatedIsAFaultOfTheRankWhoseOwnWasNot)
   EXPECT_EQ(faults.front().at("rank"), 3);
   EXPECT_EQ(faults.front().at("step"), 5);
   EXPECT_EQ(faults.front().at("blame"), "certain");
-  EXPECT_FALSE(watch.open_step() || watch.diverged_step() || watch.unexamined_step());
+  EXPECT_FALSE(watch.open_step() || watch.figures().diverged_step || watch.figures().unexamined_step);
 }
 
 TEST_F(LossWatched, ThatIsNotFiniteAgainIsADivergence) {
   note(5, {1, 1, 1, infinity});
   EXPECT_FALSE(watch.judge(repeated(4, {{1, 1, 1, 1}, {1, 1, 1, infinity}}), false, 9));
-  EXPECT_EQ(watch.diverged_step(), 5);
-  EXPECT_FALSE(watch.open_step() || watch.unexamined_step());
+  EXPECT_EQ(watch.figures().diverged_step, 5);
+  EXPECT_FALSE(watch.open_step() || watch.figures().unexamined_step);
   note(6, {1, 1, 1, 1});
   note(7, {1, 1, 1, infinity});
   EXPECT_FALSE(watch.open_step()) << "known";
@@ -82,10 +82,10 @@ TEST_F(LossWatched, ThatIsNotFiniteAgainIsADivergence) {
 TEST_F(LossWatched, ThatDivergesNamesTheRankWhoseOwnWentFirst) {
   note(6, {nan, nan, nan, nan});
   EXPECT_FALSE(watch.judge(repeated(4, {{1, 2, 3, 1}, {1, 2, 30, 1}, {nan, nan, nan, nan}}), false, 9));
-  EXPECT_EQ(watch.diverged_step(), 6);
-  ASSERT_TRUE(watch.diverged_first());
-  EXPECT_EQ(watch.diverged_first()->rank, 2);
-  EXPECT_EQ(watch.diverged_first()->step, 5);
+  EXPECT_EQ(watch.figures().diverged_step, 6);
+  ASSERT_TRUE(watch.figures().diverged_first);
+  EXPECT_EQ(watch.figures().diverged_first->rank, 2);
+  EXPECT_EQ(watch.figures().diverged_first->step, 5);
 }
 
 TEST(LossApart, IsOfOneRankAlone) {
@@ -101,7 +101,7 @@ TEST_F(LossWatched, OfFinitePartsWhoseSumIsNotIsADivergenceToo) {
   note(5, parts);
   EXPECT_EQ(watch.open_step(), 5);
   EXPECT_FALSE(watch.judge(repeated(5, {parts}), false, 9));
-  EXPECT_EQ(watch.diverged_step(), 5);
+  EXPECT_EQ(watch.figures().diverged_step, 5);
   note(6, {infinity, infinity, infinity, infinity});
   EXPECT_FALSE(watch.open_step()) << "it was not finite when it was repeated either";
   EXPECT_THAT(world.faults(), IsEmpty());
@@ -118,14 +118,14 @@ TEST_F(LossWatched, ThatIsNotFiniteAgainBecauseTheRanksStatesAreUnlikeIsAFault) 
 TEST_F(LossWatched, IsExplainedByWhatElseWasWrong) {
   note(5, {1, 1, 1, nan});
   EXPECT_FALSE(watch.judge(repeated(5, {{1, 1, 1, 1}}), true, 9));
-  EXPECT_FALSE(watch.open_step() || watch.diverged_step() || watch.unexamined_step());
+  EXPECT_FALSE(watch.open_step() || watch.figures().diverged_step || watch.figures().unexamined_step);
   EXPECT_THAT(world.faults(), IsEmpty());
 }
 
 TEST_F(LossWatched, OfAStepThatWasNotRepeatedStaysUnexamined) {
   note(5, {1, 1, 1, nan});
   EXPECT_FALSE(watch.judge(repeated(6, {}), false, 9));
-  EXPECT_EQ(watch.unexamined_step(), 5);
+  EXPECT_EQ(watch.figures().unexamined_step, 5);
   EXPECT_FALSE(watch.open_step());
   EXPECT_THAT(world.faults(), IsEmpty());
 }
@@ -134,14 +134,14 @@ TEST_F(LossWatched, IsWatchedAnewAfterARestart) {
   note(5, {1, 1, 1, nan});
   watch.give_up();
   EXPECT_FALSE(watch.open_step()) << "other ranks may not know of it";
-  EXPECT_EQ(watch.unexamined_step(), 5);
+  EXPECT_EQ(watch.figures().unexamined_step, 5);
   note(5, {1, 1, 1, nan});
   EXPECT_EQ(watch.open_step(), 5) << "the first of the steps that are made again";
   EXPECT_FALSE(watch.judge(repeated(5, {{1, 1, 1, nan}}), false, 9));
   watch.give_up();
   note(5, {1, 1, 1, nan});
   EXPECT_EQ(watch.open_step(), 5) << "a rank that did not come to judge it opens it, too";
-  EXPECT_EQ(watch.diverged_step(), 5);
+  EXPECT_EQ(watch.figures().diverged_step, 5);
 }
 
 }  // namespace

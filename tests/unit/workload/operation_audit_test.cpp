@@ -29,10 +29,10 @@ class BlindDevice : public ForwardingDevice {
 struct Audited {
   explicit Audited(std::unique_ptr<Device> a_device = small_host_device()) : device(std::move(a_device)) {
     stream = std::move(device->create_stream(StreamPriority::normal).value());
-    audit = std::move(
-        OperationAudit::create(
-            *device, {.gemms = 8, .max_rows = 64, .widest_layer = 64, .other_operations = 2, .seed = 3})
-            .value());
+    audit = std::make_unique<OperationAudit>(*device);
+    EXPECT_TRUE(
+        audit->prepare({.gemms = 8, .max_rows = 64, .widest_layer = 64, .other_operations = 2, .seed = 3})
+            .ok());
     for (const std::int64_t elements : {64 * 32, 48 * 32, 64 * 48})
       buffers.push_back(std::move(device->allocate(static_cast<std::size_t>(elements) * 4).value()));
     gemm.a = {buffers[0].data(), ElementType::f32, 64, 32};

@@ -10,9 +10,9 @@
 #include "device/injection/forwarding_device.hpp"
 #include "egt/core/clock.hpp"
 #include "egt/core/progress_board.hpp"
+#include "model/digest_exchange.hpp"
 #include "tests/support/single_rank_communicator.hpp"
 #include "tests/support/skipping_device.hpp"
-#include "workload/common/digest_exchange.hpp"
 
 namespace egt {
 namespace {
@@ -66,7 +66,7 @@ TEST(SkippedCopy, DoesNotRepeatTheDigestsOfAnEarlierExchange) {
     const auto stream = std::move(device.create_stream(StreamPriority::low, StreamUse::all).value());
     SingleRankCommunicator communicator(device);
     ProgressBoard board;
-    DigestExchange exchange(device, communicator, *stream, board.line("main"));
+    DigestExchange exchange(device, communicator, *stream, &board.line("main"));
     ASSERT_TRUE(exchange.prepare(1).ok());
     device.skipped = skipped;
     for (const bool arrives : {true, false, true}) {

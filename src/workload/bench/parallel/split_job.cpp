@@ -9,9 +9,9 @@
 
 #include "egt/core/histogram.hpp"
 #include "egt/workload/injector.hpp"
+#include "model/digest_exchange.hpp"
 #include "workload/bench/parallel/fused_input.hpp"
 #include "workload/bench/parallel/learning_check.hpp"
-#include "workload/common/digest_exchange.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/common/value_exchange.hpp"
 
@@ -100,10 +100,10 @@ Status SplitJob::prepare() {
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(bytes));
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
   Communicator& all = plan().ranks() == 1 ? groups_.alone() : groups_.of_first(plan().ranks());
-  verdicts_.emplace(device_, all, mlp_->stream(), line_);
+  verdicts_.emplace(device_, all, mlp_->stream(), &line_);
   EGT_TRY(verdicts_->prepare(1));
   if (plan().data < 2) return {};
-  replicas_.emplace(device_, *own.data, mlp_->stream(), line_);
+  replicas_.emplace(device_, *own.data, mlp_->stream(), &line_);
   return replicas_->prepare(mlp_->state_tensors().size());
 }
 

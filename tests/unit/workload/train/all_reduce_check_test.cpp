@@ -1,4 +1,4 @@
-#include "workload/train/all_reduce_check.hpp"
+#include "workload/train/pass_judgement.hpp"
 
 #include <gmock/gmock.h>
 
@@ -90,7 +90,7 @@ TEST(AllReduceCheck, AWrongSliceOfMostRanksResultMakesAllSuspects) {
 
 TEST(AllReduceCheck, ARepetitionShowsWhichOfTwoRanksGotItWrong) {
   PassDigests step = clean_sums(2);
-  for (MlpTrainer::PassDigests& rank : step) rank.first = {{7, 7}};
+  for (RankPasses& rank : step) rank.first = {{7, 7}};
   const PassDigests repeated = step;
   step[1].sums[0].b ^= 4;
   auto found = wrong_sums(step);
@@ -106,9 +106,9 @@ TEST(AllReduceCheck, ARepetitionShowsWhichOfTwoRanksGotItWrong) {
 /// A wrong sum on all ranks, different weights and a wrong repetition decide nothing.
 TEST(AllReduceCheck, ARepetitionThatShowsNothingLeavesAllSuspects) {
   PassDigests clean = clean_sums(3);
-  for (MlpTrainer::PassDigests& rank : clean) rank.first = {{7, 7}};
+  for (RankPasses& rank : clean) rank.first = {{7, 7}};
   PassDigests alike = clean;
-  for (MlpTrainer::PassDigests& rank : alike) rank.sums[0].a ^= 1;
+  for (RankPasses& rank : alike) rank.sums[0].a ^= 1;
   alike[0].wrong_in_sums[0] = one_wrong(1);
   auto found = wrong_sums(alike);
   decide_sums(found, alike, clean);
@@ -116,8 +116,8 @@ TEST(AllReduceCheck, ARepetitionThatShowsNothingLeavesAllSuspects) {
   EXPECT_EQ(found[0].dissent.rank, -1);
 
   PassDigests two = clean_sums(2), other_weights = two;
-  for (MlpTrainer::PassDigests& rank : two) rank.first = {{7, 7}};
-  for (MlpTrainer::PassDigests& rank : other_weights) rank.first = {{8, 8}};
+  for (RankPasses& rank : two) rank.first = {{7, 7}};
+  for (RankPasses& rank : other_weights) rank.first = {{8, 8}};
   two[1].sums[0].a ^= 1;
   found = wrong_sums(two);
   decide_sums(found, two, other_weights);

@@ -1,4 +1,4 @@
-#include "workload/train/second_pass.hpp"
+#include "workload/train/pass_judgement.hpp"
 
 #include <gmock/gmock.h>
 
@@ -55,8 +55,8 @@ TEST(SecondPass, ADifferenceNamesBothRanksAndTheFirstDigest) {
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(found[0].second, 1);
   EXPECT_EQ(found[0].first, 2);
-  EXPECT_EQ(found[0].question, 1u);
-  EXPECT_EQ(found[0].count, 2u);
+  EXPECT_EQ(found[0].digests.question, 1u);
+  EXPECT_EQ(found[0].digests.count, 2u);
 }
 
 TEST(SecondPass, ARepetitionWithOtherWeightsDecidesNothing) {

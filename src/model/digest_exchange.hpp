@@ -6,21 +6,28 @@
 #include <string>
 #include <vector>
 
+#include "egt/core/digest.hpp"
 #include "egt/core/progress_board.hpp"
 #include "egt/device/device.hpp"
 #include "egt/ranks/communicator.hpp"
-#include "workload/common/digest_vote.hpp"
 
 namespace egt {
+
+/// Digests of one rank, one per question (tensor), in the order in which the tensors are computed.
+using Answers = std::vector<Digest>;
+
+/// Waits at most `seconds` for `event`. Returns early if the communicator failed or was aborted.
+Status wait_with_peers(Device& device, Communicator& communicator, const Event& event, double seconds,
+                       const char* what);
 
 /// All-gather of digests: each rank writes its own on the device, and every rank receives all. A stamp shows
 /// that a result is not that of an earlier exchange. One exchange at a time. Collective: the same calls in
 /// the same order on all ranks.
 class DigestExchange {
  public:
-  /// `stream`: stream of the communicator's other collectives. `line`: board line that reports the wait. All
-  /// must outlive the exchange.
-  DigestExchange(Device& device, Communicator& communicator, Stream& stream, ProgressBoard::Line& line)
+  /// `stream`: stream of the communicator's other collectives. `line`: board line that reports the wait;
+  /// null: not reported. All must outlive the exchange.
+  DigestExchange(Device& device, Communicator& communicator, Stream& stream, ProgressBoard::Line* line)
       : device_(device), communicator_(communicator), stream_(stream), line_(line) {}
 
   /// Allocates memory for up to `most` digests per rank.
@@ -30,7 +37,9 @@ class DigestExchange {
   /// Enqueues the exchange of the first `count` digests.
   Status enqueue(std::size_t count);
   /// Waits for the exchange and returns one list per rank. `step`: for the board.
-  Result<std::vector<Answers>> collect(double timeout_seconds, std::int64_t step = -1);
+  Result<std::vector<Answers>> collect(double timeout_seconds, std::int64_t step = -1) const;
+  /// Exchanges digests that the host has, and waits.
+  Result<std::vector<Answers>> exchange(const Answers& digests, double timeout_seconds);
   /// Exchanges `text` and waits. Returns a group number per rank; ranks with equal text have equal numbers.
   Result<std::vector<int>> groups_of(const std::string& text, double timeout_seconds);
 
@@ -40,7 +49,7 @@ class DigestExchange {
   Device& device_;
   Communicator& communicator_;
   Stream& stream_;
-  ProgressBoard::Line& line_;
+  ProgressBoard::Line* const line_;
   Buffer memory_;  ///< own digests, then those of all ranks
   Buffer pinned_;  ///< those of all ranks
   std::unique_ptr<Event> own_done_, done_;

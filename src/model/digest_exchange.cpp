@@ -1,11 +1,21 @@
-#include "workload/common/digest_exchange.hpp"
+#include "model/digest_exchange.hpp"
 
 #include <algorithm>
-#include <cstring>
 
-#include "workload/common/value_exchange.hpp"
+#include "egt/core/wait.hpp"
 
 namespace egt {
+
+Status wait_with_peers(Device& device, Communicator& communicator, const Event& event, double seconds,
+                       const char* what) {
+  return wait_until(
+      [&]() -> Result<bool> {
+        EGT_TRY(communicator.check());
+        return device.done(event);
+      },
+      {.seconds = seconds, .what = what});
+}
+
 Status DigestExchange::prepare(std::size_t most) {
   most_ = most + 1;  // and the stamp
   EGT_TRY_ASSIGN(memory_, device_.allocate(most_ * (ranks() + 1) * sizeof(Digest)));
@@ -22,17 +32,19 @@ Status DigestExchange::enqueue(std::size_t count) {
   EGT_TRY(
       device_.fill({reinterpret_cast<std::uint32_t*>(own() + count), sizeof(Digest) / sizeof(std::uint32_t)},
                    {.kind = PatternKind::solid, .parameter = ++number_}, stream_));
-  EGT_TRY(device_.record(*own_done_, stream_));
+  if (line_ != nullptr) EGT_TRY(device_.record(*own_done_, stream_));
   EGT_TRY(communicator_.all_gather(own(), all, count_ * sizeof(Digest), stream_));
   EGT_TRY(device_.copy(pinned_.data(), all, count_ * ranks() * sizeof(Digest), stream_));
   return device_.record(*done_, stream_);
 }
 
-Result<std::vector<Answers>> DigestExchange::collect(double timeout_seconds, std::int64_t step) {
+Result<std::vector<Answers>> DigestExchange::collect(double timeout_seconds, std::int64_t step) const {
   constexpr const char* what = "the digests of all ranks";
-  line_.begin("checks: own digests", step);
-  EGT_TRY(wait_with_peers(device_, communicator_, *own_done_, timeout_seconds, what));
-  line_.wait_for_peers("checks: digests of all ranks");
+  if (line_ != nullptr) {
+    line_->begin("checks: own digests", step);
+    EGT_TRY(wait_with_peers(device_, communicator_, *own_done_, timeout_seconds, what));
+    line_->wait_for_peers("checks: digests of all ranks");
+  }
   EGT_TRY(wait_with_peers(device_, communicator_, *done_, timeout_seconds, what));
   const Digest* digests = pinned_.as<Digest>();
   if (digests[(static_cast<std::size_t>(communicator_.rank()) + 1) * count_ - 1] != stamp(number_))
@@ -43,13 +55,16 @@ Result<std::vector<Answers>> DigestExchange::collect(double timeout_seconds, std
   return answers;
 }
 
+Result<std::vector<Answers>> DigestExchange::exchange(const Answers& digests, double timeout_seconds) {
+  EGT_TRY_ASSIGN(const Buffer pinned, device_.allocate_pinned(digests.size() * sizeof(Digest)));
+  std::copy(digests.begin(), digests.end(), pinned.as<Digest>());
+  EGT_TRY(device_.copy(own(), pinned.data(), pinned.bytes(), stream_));
+  EGT_TRY(enqueue(digests.size()));
+  return collect(timeout_seconds);
+}
+
 Result<std::vector<int>> DigestExchange::groups_of(const std::string& text, double timeout_seconds) {
-  const Digest digest = digest_of(text);
-  EGT_TRY_ASSIGN(const Buffer pinned, device_.allocate_pinned(sizeof(Digest)));
-  std::memcpy(pinned.data(), &digest, sizeof(Digest));
-  EGT_TRY(device_.copy(own(), pinned.data(), sizeof(Digest), stream_));
-  EGT_TRY(enqueue(1));
-  EGT_TRY_ASSIGN(const auto ranks, collect(timeout_seconds));
+  EGT_TRY_ASSIGN(const auto ranks, exchange({digest_of(text)}, timeout_seconds));
   std::vector<int> groups;
   for (const Answers& rank : ranks)
     groups.push_back(static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()));
