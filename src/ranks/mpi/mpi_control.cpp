@@ -64,6 +64,7 @@ class MpiControl final : public Control {
   bool is_root() const { return session_.place.rank == 0; }
   int size() const { return session_.place.size; }
   Status finish(const std::shared_ptr<Collective>& collective, const char* what);
+  Status check_length(const Length& length);
   Status gather_texts(const std::shared_ptr<Collective>& collective);
   Result<bool> sent_all();
   void leave(const std::shared_ptr<Message>& message);
@@ -71,6 +72,7 @@ class MpiControl final : public Control {
   MpiSession::Impl& session_;
   MPI_Comm comm_;
   const double timeout_seconds_;
+  Status lost_;  ///< after a wrong length the ranks' calls do not match any more
   std::deque<std::shared_ptr<Message>> outgoing_;
   std::shared_ptr<Message> incoming_;
   std::deque<std::string> own_;  ///< texts that rank 0 sent to its own queue
@@ -101,12 +103,18 @@ Status MpiControl::finish(const std::shared_ptr<Collective>& collective, const c
   return status;
 }
 
+Status MpiControl::check_length(const Length& length) {
+  if (Status wrong = length.check(); !wrong.ok()) lost_ = std::move(wrong);
+  if (!lost_.ok()) session_.abandoned = true;
+  return lost_;
+}
+
 Status MpiControl::gather_texts(const std::shared_ptr<Collective>& collective) {
   Collective& c = *collective;
   if (is_root()) {
     std::uint64_t total = 0;
     for (const Length& length : c.lengths) {
-      EGT_TRY(length.check());
+      EGT_TRY(check_length(length));
       total += length.value;
     }
     if (total > INT_MAX) return {StatusCode::invalid_argument, "the ranks' texts exceed 2^31 bytes together"};
@@ -125,6 +133,7 @@ Status MpiControl::gather_texts(const std::shared_ptr<Collective>& collective) {
 }
 
 Result<std::vector<std::string>> MpiControl::gather(const std::string& text) {
+  EGT_TRY(lost_);
   if (text.size() > INT_MAX) return Status(StatusCode::invalid_argument, "the text exceeds 2^31 bytes");
   auto collective = std::make_shared<Collective>();
   Collective& c = *collective;
@@ -146,6 +155,7 @@ Result<std::vector<std::string>> MpiControl::gather(const std::string& text) {
 }
 
 Result<std::string> MpiControl::broadcast(const std::string& text) {
+  EGT_TRY(lost_);
   if (text.size() > INT_MAX) return Status(StatusCode::invalid_argument, "the text exceeds 2^31 bytes");
   auto collective = std::make_shared<Collective>();
   Collective& c = *collective;
@@ -154,7 +164,7 @@ Result<std::string> MpiControl::broadcast(const std::string& text) {
   EGT_TRY(
       mpi_status(MPI_Ibcast(&c.my_length, length_words, MPI_UINT64_T, 0, comm_, &c.request), "MPI_Ibcast"));
   EGT_TRY(finish(collective, "the broadcast of rank 0's text"));
-  EGT_TRY(c.my_length.check());
+  EGT_TRY(check_length(c.my_length));
   c.mine.resize(c.my_length.value);
   EGT_TRY(
       mpi_status(MPI_Ibcast(c.mine.data(), static_cast<int>(c.mine.size()), MPI_BYTE, 0, comm_, &c.request),
@@ -164,6 +174,7 @@ Result<std::string> MpiControl::broadcast(const std::string& text) {
 }
 
 Status MpiControl::barrier() {
+  EGT_TRY(lost_);
   auto collective = std::make_shared<Collective>();
   EGT_TRY(mpi_status(MPI_Ibarrier(comm_, &collective->request), "MPI_Ibarrier"));
   return finish(collective, "the barrier of all ranks");
