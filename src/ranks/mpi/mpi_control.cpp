@@ -64,7 +64,7 @@ class MpiControl final : public Control {
   bool is_root() const { return session_.place.rank == 0; }
   int size() const { return session_.place.size; }
   Status finish(const std::shared_ptr<Collective>& collective, const char* what);
-  Status check_length(const Length& length);
+  Status keep(const Status& status);
   Status gather_texts(const std::shared_ptr<Collective>& collective);
   Result<bool> sent_all();
   void leave(const std::shared_ptr<Message>& message);
@@ -72,7 +72,7 @@ class MpiControl final : public Control {
   MpiSession::Impl& session_;
   MPI_Comm comm_;
   const double timeout_seconds_;
-  Status lost_;  ///< after a wrong length the ranks' calls do not match any more
+  Status lost_;  ///< an error that this rank alone may have, so that the ranks' calls do not match any more
   std::deque<std::shared_ptr<Message>> outgoing_;
   std::shared_ptr<Message> incoming_;
   std::deque<std::string> own_;  ///< texts that rank 0 sent to its own queue
@@ -103,10 +103,11 @@ Status MpiControl::finish(const std::shared_ptr<Collective>& collective, const c
   return status;
 }
 
-Status MpiControl::check_length(const Length& length) {
-  if (Status wrong = length.check(); !wrong.ok()) lost_ = std::move(wrong);
-  if (!lost_.ok()) session_.abandoned = true;
-  return lost_;
+/// After an error of a collective call, no other call is made and MPI is not finalized.
+Status MpiControl::keep(const Status& status) {
+  if (status.ok()) return {};
+  session_.abandoned = true;
+  return lost_ = status;
 }
 
 Status MpiControl::gather_texts(const std::shared_ptr<Collective>& collective) {
@@ -114,7 +115,7 @@ Status MpiControl::gather_texts(const std::shared_ptr<Collective>& collective) {
   if (is_root()) {
     std::uint64_t total = 0;
     for (const Length& length : c.lengths) {
-      EGT_TRY(check_length(length));
+      EGT_TRY(keep(length.check()));
       total += length.value;
     }
     if (total > INT_MAX) return {StatusCode::invalid_argument, "the ranks' texts exceed 2^31 bytes together"};
@@ -147,9 +148,10 @@ Result<std::vector<std::string>> MpiControl::gather(const std::string& text) {
   EGT_TRY(gather_texts(collective));
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < c.counts.size(); ++i) {
-    EGT_TRY_ASSIGN(std::string one, unsealed(c.all.substr(static_cast<std::size_t>(c.offsets[i]),
-                                                          static_cast<std::size_t>(c.counts[i]))));
-    texts.push_back(std::move(one));
+    Result<std::string> one =
+        unsealed(c.all.substr(static_cast<std::size_t>(c.offsets[i]), static_cast<std::size_t>(c.counts[i])));
+    EGT_TRY(keep(one.status()));
+    texts.push_back(std::move(one.value()));
   }
   return texts;
 }
@@ -164,13 +166,15 @@ Result<std::string> MpiControl::broadcast(const std::string& text) {
   EGT_TRY(
       mpi_status(MPI_Ibcast(&c.my_length, length_words, MPI_UINT64_T, 0, comm_, &c.request), "MPI_Ibcast"));
   EGT_TRY(finish(collective, "the broadcast of rank 0's text"));
-  EGT_TRY(check_length(c.my_length));
+  EGT_TRY(keep(c.my_length.check()));
   c.mine.resize(c.my_length.value);
   EGT_TRY(
       mpi_status(MPI_Ibcast(c.mine.data(), static_cast<int>(c.mine.size()), MPI_BYTE, 0, comm_, &c.request),
                  "MPI_Ibcast"));
   EGT_TRY(finish(collective, "the broadcast of rank 0's text"));
-  return unsealed(std::move(c.mine));
+  Result<std::string> received = unsealed(std::move(c.mine));
+  EGT_TRY(keep(received.status()));
+  return received;
 }
 
 Status MpiControl::barrier() {

@@ -49,7 +49,7 @@ function duration(seconds) {
   if (all < 86400) return `${Math.floor(all / 3600)} h ${two((all / 60) % 60)} m`;
   return `${Math.floor(all / 86400)} d ${two((all / 3600) % 24)} h`;
 }
-// A value of the result; a number of bytes if its name says so.
+// A value of the result; a number of bytes if its name begins or ends with that word.
 function figure(value, name = '') {
   if (value === null || typeof value === 'string') return value ?? '-';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';

@@ -26,8 +26,7 @@ using RecordCount = std::atomic<std::uint64_t>;
 /// are kept.
 class RecordSpacing {
  public:
-  /// Whether to keep this record; `seconds` since the journal was opened. The distance is 1/3600 of that
-  /// time.
+  /// Whether to keep this record; `seconds` since the journal was opened.
   bool admits(RecordKind kind, double seconds);
 
  private:

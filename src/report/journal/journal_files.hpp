@@ -20,7 +20,7 @@ Result<std::vector<JournalFile>> find_journals(const std::string& directory);
 
 /// One line of a journal.
 struct JournalLine {
-  std::string text;          ///< without its newline; `take` may change it
+  std::string text;          ///< without its newline
   bool is_record = false;    ///< else `record` is empty
   bool has_newline = true;   ///< else it is the file's last line
   std::uint64_t number = 0;  ///< record number; 0: none

@@ -234,7 +234,7 @@ void decide_by_repetition(std::vector<Mismatch>& dissents, const std::vector<Ans
   if (dissents.empty() || dissents.back().rank >= 0 || !repetition.alike) return;
   const Mismatch undecided = std::move(dissents.back());
   dissents.pop_back();
-  constexpr int nobody = std::numeric_limits<int>::max();
+  constexpr int no_rank = std::numeric_limits<int>::max();
   std::map<int, Mismatch> by_rank;  // the tensors that stay undecided come last
   for (std::size_t question = undecided.question; question < states[0].size(); ++question) {
     const Digest& right = repetition.states[question];
@@ -246,7 +246,7 @@ void decide_by_repetition(std::vector<Mismatch>& dissents, const std::vector<Ans
     for (const int rank : asked)
       if (answer(rank) != right) wrong.insert(rank);
     if (wrong.size() == asked.size()) wrong = blamed(question);
-    if (wrong.empty()) wrong = {nobody};
+    if (wrong.empty()) wrong = {no_rank};
     for (const int rank : wrong) {
       auto [at, is_new] = by_rank.try_emplace(rank, undecided);
       Mismatch& dissent = at->second;
@@ -256,7 +256,7 @@ void decide_by_repetition(std::vector<Mismatch>& dissents, const std::vector<Ans
       }
       dissent.question = question;
       dissent.count = 1;
-      if (rank == nobody) continue;
+      if (rank == no_rank) continue;
       dissent.rank = rank;
       dissent.suspects.clear();
       dissent.blame = Blame::majority;
