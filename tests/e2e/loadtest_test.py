@@ -308,9 +308,14 @@ class Ends(LoadTest):
         self.assertEqual([(e["test_name"], e["success"]) for e in self.entries(result)], [(name, True) for name in NAMES[:2]])
         self.assertEqual(result["faults"], [])
 
+
+
+class Restart(LoadTest):
+    measures = True  # a rank that comes to the restart 10 s after the others is lost
+
     def test_ranks_that_lose_touch_lose_that_test_only(self):
         done, result = self.loadtest("--collective-timeout", "30s", "--inject", "hang:rank=1,step=1,ms=34000", code=4)
-        self.assertEqual(self.summary(result), (13, 12, 1))
+        self.assertEqual(self.summary(result), (13, 12, 1), done.stdout + done.stderr)
         lost = [entry for entry in self.entries(result) if not entry["success"]]
         self.assertEqual([entry["failure"] for entry in lost], ["the ranks lost communication in it"])
         self.assertEqual(len(result["restarts"]), 1)

@@ -6,6 +6,8 @@ LIGHT = ["--no-io", "--memory", "0", "--progress", "none"]
 
 
 class PeersTest(ProgramTest):
+    measures = True
+
     def start_burn(self, seconds, *arguments):
         return self.start_program("burn", "--duration", f"{seconds}s", "--output", "run", *LIGHT, *arguments, ranks=4)
 
@@ -22,7 +24,7 @@ class PeersTest(ProgramTest):
         return [record["time"] for record in records if record["kind"] == "injection"]
 
     def test_a_rank_that_computes_slower_by_5_percent_is_named(self):
-        """After 30 s on an idle machine, later if other work interferes."""
+        """After 30 s."""
         process = self.start_burn(180, "--inject", "slow:rank=2,step=20")
         self.wait_for(lambda: self.outliers() or process.poll() is not None)
         time.sleep(OTHERS_S)
