@@ -71,7 +71,7 @@ if [[ $sanitize ]]; then
   run_tests asan asan -L '^(unit|contract)$'
   # What Open MPI leaves allocated at its end is not ours to free; its plug-ins are unloaded by then, so only
   # whole stacks, which take their time, tell that it was Open MPI: one rank alone must do.
-  ASAN_OPTIONS=fast_unwind_on_malloc=0 run_tests asan-mpi-alone asan -R '^mpi[.]ranks[.]alone$'
+  ASAN_OPTIONS=fast_unwind_on_malloc=0 run_tests asan-mpi-one asan -R '^mpi[.]ranks[.]1$'
   ASAN_OPTIONS=detect_leaks=0 run_tests asan-mpi asan -R '^mpi[.](ranks|links)[.](3|hosts)$'
 else
   check scripts/check_layers.py --headers
@@ -82,7 +82,7 @@ else
 fi
 
 ((${#slow[@]} == 0)) || printf 'failed beside others, ran once more: %s\n' "${slow[@]}"
-for log in asan asan-mpi-alone asan-mpi release release-once-more; do summary $log; done
+for log in asan asan-mpi-one asan-mpi release release-once-more; do summary $log; done
 if ((${#failed[@]})); then
   printf 'test.sh: failed: %s\n' "${failed[@]}" >&2
   exit 1
