@@ -31,6 +31,8 @@ class FakeSensor final : public Sensor {
     reading.gpu_utilization_percent = n >= 3 ? 95.0 : 10.0;
     reading.event_reasons = 0x4 | 0x20;
     reading.memory_used_bytes = 1u << 20;
+    reading.memory_clock_mhz = 2619;
+    reading.fan_percent = 40;
     if (hot) reading.temperature_c = 88;
     return reading;
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "egt/core/status.hpp"
@@ -18,7 +19,8 @@ struct ThrottleTimes {
   std::optional<double> power_brake_s;  ///< requested by the node's power supply
 };
 
-/// One reading of a device; values that it does not report are empty, never 0.
+/// One reading of a device; values that it does not report are empty, never 0. A row of `sampled_metrics`
+/// brings a value into all outputs.
 struct SensorReading {
   std::optional<double> gpu_utilization_percent;
   std::optional<double> power_w;   ///< instantaneous if the device reports it
@@ -88,6 +90,48 @@ struct SensorLimits {
   std::vector<std::string> untold;  ///< values that it cannot report and why, one line each
 };
 
+/// CPU and memory of the node, always from /proc.
+struct HostLoad {
+  std::optional<double> cpu_percent;     ///< of all cores, since the last reading
+  std::optional<double> memory_percent;  ///< used of total
+};
+
+/// A value that each rank samples during a run. The telemetry has its {min, avg, max, last}.
+struct SampledMetric {
+  const char* key;  ///< in the telemetry
+  std::variant<std::optional<double> SensorReading::*, std::optional<std::uint64_t> SensorReading::*,
+               std::optional<double> HostLoad::*>
+      member;
+  const char* metric = nullptr;  ///< in metrics.prom, without "egt_"; null: not there
+  const char* help = nullptr;    ///< its help text there
+  double per_base_unit = 1;      ///< the value of 1 in the unit of metrics.prom
+  const char* chart = nullptr;   ///< title of its chart in report.html; null: no chart
+  const char* unit = nullptr;    ///< of the chart
+  double scale = 1;              ///< factor to that unit
+  const char* limit = nullptr;   ///< its limit in the telemetry or in its limiter part; null: none
+};
+
+/// In the order of metrics.prom and the charts.
+inline constexpr SampledMetric sampled_metrics[] = {
+    {"power_w", &SensorReading::power_w, "rank_power_watts",
+     "Power of the device by its sensor."},  // its chart uses the energy counter
+    {"temperature_c", &SensorReading::temperature_c, "rank_temperature_celsius", "Temperature of the device.",
+     1, "Temperature", "°C", 1, "temperature_limit_c"},
+    {"memory_temperature_c", &SensorReading::memory_temperature_c, "rank_memory_temperature_celsius",
+     "Temperature of the device's memory.", 1, "Memory temperature", "°C"},
+    {"sm_clock_mhz", &SensorReading::sm_clock_mhz, "rank_clock_hertz",
+     "Clock of the device's multiprocessors.", 1e-6, "Clock", "MHz"},
+    {"memory_clock_mhz", &SensorReading::memory_clock_mhz, "rank_memory_clock_hertz",
+     "Clock of the device's memory.", 1e-6, "Memory clock", "MHz"},
+    {"fan_percent", &SensorReading::fan_percent, "rank_fan_ratio",
+     "Speed of the device's fan, of its maximum.", 100, "Fan", "%"},
+    {"gpu_utilization_percent", &SensorReading::gpu_utilization_percent, "rank_utilization_ratio",
+     "Share of the time in which the device was busy.", 100, "Utilization", "%"},
+    {"memory_used_bytes", &SensorReading::memory_used_bytes, "rank_memory_used_bytes",
+     "Memory of the device in use.", 1, "Memory in use", "GB", 1e-9},
+    {"cpu_percent", &HostLoad::cpu_percent, nullptr, nullptr, 1, "Processors of the host", "%"},
+    {"host_memory_percent", &HostLoad::memory_percent, nullptr, nullptr, 1, "Memory of the host", "%"}};
+
 /// The port to a device sensor. A call returns within about one second, unless the driver is stuck. Callers
 /// must then be able to abandon it with its thread. Used by one thread at a time.
 ///
@@ -99,12 +143,6 @@ class Sensor {
   virtual SensorLimits limits() = 0;
   virtual Result<SensorReading> read() = 0;
   virtual Result<SensorCounters> counters() = 0;
-};
-
-/// CPU and memory of the node, always from /proc.
-struct HostLoad {
-  std::optional<double> cpu_percent;     ///< of all cores, since the last reading
-  std::optional<double> memory_percent;  ///< used of total
 };
 
 }  // namespace egt

@@ -13,6 +13,7 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/part_report.hpp"
 #include "egt/core/text.hpp"
+#include "egt/device/sensor.hpp"
 #include "report/export/result_files.hpp"
 
 namespace egt {
@@ -62,21 +63,14 @@ struct Figure {
   double per = 1;  ///< divisor that converts to the base unit
 };
 
-/// Each is a number, or one number per `stat`.
+/// Values of the telemetry in addition to `sampled_metrics`.
 constexpr Figure telemetry_figures[] = {
-    {"power_w", "rank_power_watts", "Power of the device by its sensor."},
     {"power_w_mean", "rank_mean_power_watts", "Mean power of the device by its energy counter."},
     {"power_limit_w", "rank_power_limit_watts", "Power limit of the device."},
     {"energy_j", "rank_energy_joules", "Energy consumed by the device."},
-    {"temperature_c", "rank_temperature_celsius", "Temperature of the device."},
-    {"memory_temperature_c", "rank_memory_temperature_celsius", "Temperature of the device's memory."},
-    {"sm_clock_mhz", "rank_clock_hertz", "Clock of the device's multiprocessors.", 1e-6},
-    {"gpu_utilization_percent", "rank_utilization_ratio", "Share of the time in which the device was busy.",
-     100},
-    {"memory_used_bytes", "rank_memory_used_bytes", "Memory of the device in use."},
     {"sensor_failures", "rank_sensor_failures", "Readings of the device's sensors that failed."}};
 
-/// A metric of one part's results, in the same form.
+/// A metric of one part's results.
 struct PartFigure {
   const char* part;
   Figure figure;
@@ -184,6 +178,9 @@ void add_parts(Exposition& all, const Json& result, int number_of, const Labels&
 }
 
 void add_telemetry(Exposition& all, const Json& telemetry, const Labels& rank) {
+  for (const SampledMetric& one : sampled_metrics)
+    if (one.metric)
+      add_figure(all, {one.key, one.metric, one.help, one.per_base_unit}, member(telemetry, one.key), rank);
   for (const Figure& figure : telemetry_figures)
     add_figure(all, figure, member(telemetry, figure.field), rank);
   if (const Json& throttled = member(telemetry, "throttle_seconds"); throttled.is_object())

@@ -7,6 +7,7 @@
 
 #include "egt/core/json_access.hpp"
 #include "egt/core/part_report.hpp"
+#include "egt/device/sensor.hpp"
 #include "judge/record_schema.hpp"
 
 namespace egt {
@@ -34,13 +35,9 @@ struct Source {
   const char* instead = nullptr;  ///< fallback field, if the first is missing
 };
 
+constexpr Source power = {
+    {"Power", "W", "power_limit_w", false}, From::telemetry, "power_w_between", 1, "power_w"};
 constexpr Source sources_before_work[] = {
-    {{"Power", "W", "power_limit_w", false}, From::telemetry, "power_w_between", 1, "power_w"},
-    {{"Temperature", "°C", "temperature_limit_c", false}, From::telemetry, "temperature_c", 1},
-    {{"Memory temperature", "°C", nullptr, false}, From::telemetry, "memory_temperature_c", 1},
-    {{"Clock", "MHz", nullptr, false}, From::telemetry, "sm_clock_mhz", 1},
-    {{"Utilization", "%", nullptr, false}, From::telemetry, "gpu_utilization_percent", 1},
-    {{"Memory in use", "GB", nullptr, false}, From::telemetry, "memory_used_bytes", 1e-9},
     {{"Training", "samples/s", nullptr, true}, From::epoch, "samples_per_second", 1},
     {{"Training per rank", "TFLOP/s", nullptr, true}, From::epoch, "tflops", 1},
     {{"Step time", "ms", nullptr, true}, From::epoch, "ms", 1},  // per step: see epoch_value
@@ -55,14 +52,16 @@ constexpr Source sources_after_work[] = {
     {{"Held down by heat (hardware)", "% of time", nullptr, false}, From::throttle, "hw_thermal", 100},
     {{"Held down by a power brake", "% of time", nullptr, false}, From::throttle, "hw_power_brake", 100},
     {{"Load allowed by the limiter", "%", nullptr, false}, From::telemetry, "duty", 100},
-    {{"Duty cycle of memory-resident GEMMs", "%", nullptr, false}, From::telemetry, "products_duty", 100},
-    {{"Processors of the host", "%", nullptr, false}, From::telemetry, "cpu_percent", 1},
-    {{"Memory of the host", "%", nullptr, false}, From::telemetry, "host_memory_percent", 1}};
+    {{"Duty cycle of memory-resident GEMMs", "%", nullptr, false}, From::telemetry, "products_duty", 100}};
 
 /// In chart order.
 const std::vector<Source>& sources() {
   static const std::vector<Source> all = [] {
-    std::vector<Source> list(std::begin(sources_before_work), std::end(sources_before_work));
+    std::vector<Source> list = {power};
+    for (const SampledMetric& one : sampled_metrics)
+      if (one.chart)
+        list.push_back({{one.chart, one.unit, one.limit, false}, From::telemetry, one.key, one.scale});
+    list.insert(list.end(), std::begin(sources_before_work), std::end(sources_before_work));
     for (const WorkField& field : work_fields) {
       if (!field.chart) continue;
       const bool is_flop = field.unit == WorkField::Unit::flop;  // otherwise bytes; counts have no chart

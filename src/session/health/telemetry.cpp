@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -41,7 +42,7 @@ constexpr Reason reasons[] = {{0x1, "gpu_idle"},    {0x2, "applications_clocks"}
 
 /// Statistics of all samples so far, for reports.
 struct Figures {
-  Extent utilization, power, temperature, memory_temperature, sm_clock, memory_used, cpu, host_memory;
+  Extent sampled[std::size(sampled_metrics)];
   Extent duty, memory_share, products_duty;
   Extent power_between;          ///< means between samples, from the energy counter
   Extent power_high, power_low;  ///< in the parts of a pulse
@@ -59,10 +60,19 @@ struct Figures {
   /// `seconds`: since the previous sample; `process_seconds`: since the process started.
   void add(const SensorReading& reading, double seconds, double process_seconds,
            const std::optional<double>& power_limit_w);
-  void add(const HostLoad& load) {
+  /// `reading` is empty if the device did not answer.
+  void sample(const SensorReading& reading, const HostLoad& load) {
+    latest = reading;
     latest_host = load;
-    cpu.add(load.cpu_percent);
-    host_memory.add(load.memory_percent);
+    for (std::size_t i = 0; i < std::size(sampled); ++i)
+      std::visit(
+          [&]<typename T, typename Of>(T Of::*member) {
+            if constexpr (std::is_same_v<Of, HostLoad>)
+              sampled[i].add(load.*member);
+            else
+              sampled[i].add(reading.*member);
+          },
+          sampled_metrics[i].member);
   }
   Json throttle_seconds() const { return reasons_answered ? Json(reason_seconds) : Json(nullptr); }
   Json energy() const {
@@ -77,13 +87,6 @@ struct Figures {
 
 void Figures::add(const SensorReading& reading, double seconds, double process_seconds,
                   const std::optional<double>& power_limit_w) {
-  latest = reading;
-  utilization.add(reading.gpu_utilization_percent);
-  power.add(reading.power_w);
-  temperature.add(reading.temperature_c);
-  memory_temperature.add(reading.memory_temperature_c);
-  sm_clock.add(reading.sm_clock_mhz);
-  memory_used.add(reading.memory_used_bytes);
   if (reading.event_reasons) {
     reasons_answered = true;
     for (const Reason& reason : reasons)
@@ -214,13 +217,10 @@ void Telemetry::State::sample() {
 
 void Telemetry::State::keep(const std::optional<Result<SensorReading>>& reading, const HostLoad& load,
                             double seconds) {
-  figures.add(load);
   const bool answered = reading && reading->ok();
+  figures.sample(answered ? reading->value() : SensorReading{}, load);
   if (answered) figures.add(reading->value(), seconds, seconds_since(process_started), power_limit_w);
-  if (reading && !answered) {
-    ++figures.failures;
-    figures.latest = {};
-  }
+  if (reading && !answered) ++figures.failures;
   if (!post) return;
   post->look(clock(), answered ? std::optional(reading->value()) : std::nullopt, load);
   guard_summary = post->guard.summary();
@@ -344,28 +344,23 @@ void Telemetry::ask_overdue() {
 Json Telemetry::summary() const {
   const std::lock_guard lock(state_->mutex);
   const Figures& f = state_->figures;
-  return {{"gpu_utilization_percent", f.utilization.json()},
-          {"power_w", f.power.json()},
-          {"temperature_c", f.temperature.json()},
-          {"memory_temperature_c", f.memory_temperature.json()},
-          {"sm_clock_mhz", f.sm_clock.json()},
-          {"memory_used_bytes", f.memory_used.json()},
-          {"cpu_percent", f.cpu.json()},
-          {"host_memory_percent", f.host_memory.json()},
-          {"throttle_seconds", f.throttle_seconds()},
-          {"power_w_mean", f.mean_power()},
-          {"power_w_between", f.power_between.json()},
-          {"power_limit_w", or_null(state_->power_limit_w)},
-          {"energy_j", f.energy()},
-          {"time_to_full_load_s", or_null(f.time_to_full_load)},
-          {"time_to_full_power_s", or_null(f.time_to_full_power)},
-          {"sensor_failures", f.failures},
-          {"duty", f.duty.json()},
-          {"memory_share", f.memory_share.json()},
-          {"products_duty", f.products_duty.json()},
-          {"pulse_power_w", {{"high", f.power_high.json()}, {"low", f.power_low.json()}}},
-          {"guard", state_->guard_summary},
-          {"mix", state_->mix_summary}};
+  Json summary = {{"throttle_seconds", f.throttle_seconds()},
+                  {"power_w_mean", f.mean_power()},
+                  {"power_w_between", f.power_between.json()},
+                  {"power_limit_w", or_null(state_->power_limit_w)},
+                  {"energy_j", f.energy()},
+                  {"time_to_full_load_s", or_null(f.time_to_full_load)},
+                  {"time_to_full_power_s", or_null(f.time_to_full_power)},
+                  {"sensor_failures", f.failures},
+                  {"duty", f.duty.json()},
+                  {"memory_share", f.memory_share.json()},
+                  {"products_duty", f.products_duty.json()},
+                  {"pulse_power_w", {{"high", f.power_high.json()}, {"low", f.power_low.json()}}},
+                  {"guard", state_->guard_summary},
+                  {"mix", state_->mix_summary}};
+  for (std::size_t i = 0; i < std::size(f.sampled); ++i)
+    summary[sampled_metrics[i].key] = f.sampled[i].json();
+  return summary;
 }
 
 Json Telemetry::counters() const {

@@ -55,8 +55,7 @@ class Telemetry {
   /// that does not wait for the sensor.
   void ask_overdue();
 
-  /// Returns {gpu_utilization_percent, power_w, temperature_c, memory_temperature_c, sm_clock_mhz,
-  /// memory_used_bytes, cpu_percent, host_memory_percent: {min, avg, max, last} or null, throttle_seconds:
+  /// Returns {a key per row of `sampled_metrics`: {min, avg, max, last} or null, throttle_seconds:
   /// {reason: seconds} or null, power_w_mean, power_w_between, power_limit_w, energy_j, time_to_full_load_s,
   /// time_to_full_power_s, sensor_failures, duty, memory_share, products_duty: {min, avg, max, last}, guard:
   /// Guard::summary, mix: MixControl::summary, pulse_power_w: {high, low}}. The last six are null without a

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "egt/core/text.hpp"
+#include "egt/device/sensor.hpp"
 #include "judge/result.hpp"
 #include "report/export/result_files.hpp"
 #include "session/run_report.hpp"
@@ -231,6 +232,19 @@ TEST(Metrics, AreInBaseUnitsAndLeaveOutWhatWasNotMeasured) {
     EXPECT_EQ(times(text, line), 1) << line << text;
   for (const char* none : {"nan", "inf ", "null", "celsius", "joules", "stat=\"max\"", "stat=\"min\""})
     EXPECT_THAT(text, Not(HasSubstr(none)));
+}
+
+TEST(Metrics, HaveEverySampledMetric) {
+  Json result = exported(good_run(1));
+  for (const SampledMetric& metric : sampled_metrics) result["telemetry"]["0"][metric.key] = {{"last", 60.5}};
+  const std::string text = prometheus_text(result);
+  for (const SampledMetric& metric : sampled_metrics) {
+    if (!metric.metric) continue;
+    EXPECT_THAT(text, HasSubstr(fmt::format(
+                          "# HELP egt_{0} {1}\n# TYPE egt_{0} gauge\negt_{0}"
+                          "{{rank=\"0\",hostname=\"node1\",device_uuid=\"GPU-0\",stat=\"last\"}} {2}\n",
+                          metric.metric, metric.help, 60.5 / metric.per_base_unit)));
+  }
 }
 
 TEST(Metrics, TellWhatADashboardShows) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "egt/device/sensor.hpp"
 #include "judge/result.hpp"
 #include "tests/support/comparison_fixtures.hpp"
 #include "tests/support/record_fixtures.hpp"
@@ -203,6 +204,23 @@ TEST(TimeLines, OfManyRanksAreOneBesideThoseThatAreNamed) {
   EXPECT_EQ(drawn[0]["name"], "all 100 ranks");
   EXPECT_EQ(drawn[0]["least"][0], 100);
   EXPECT_EQ(drawn[1]["name"], "rank 63");
+}
+
+TEST(TimeLines, HaveEverySampledMetric) {
+  TimeLines lines;
+  for (const double second : {0, 1}) {
+    Record one = sample(0, 1000 + second, 0);
+    for (const SampledMetric& metric : sampled_metrics)
+      one.body["telemetry"][metric.key] = {{"last", 50 + second}};
+    static_cast<void>(lines.write(one));
+  }
+  const Json data = time_lines_json(lines, result_of({start(0, 1), end(0)}));
+  for (const SampledMetric& metric : sampled_metrics) {
+    if (!metric.chart) continue;
+    const Json* const chart = chart_of(data, fmt::format("{}, {}", metric.chart, metric.unit));
+    ASSERT_NE(chart, nullptr) << metric.chart;
+    EXPECT_DOUBLE_EQ(max_of((*chart)["lines"][0]), 51 * metric.scale) << metric.chart;
+  }
 }
 
 TEST(TimeLines, OfThreeDaysOnEightDevicesFitInAPage) {

@@ -34,6 +34,9 @@ TEST(Telemetry, SummarizesTheSamples) {
   EXPECT_LE(summary["power_w_mean"].get<double>(), 0.5 * (n - 1) / (begun_s(n - 1) - begun_s(1)));
   EXPECT_GE(summary["power_w_mean"].get<double>(), 0.5 * (n - 1) / (longest_s - begun_s(0)));
   EXPECT_EQ(summary["memory_used_bytes"]["max"], 1048576.0);
+  EXPECT_EQ(summary["memory_clock_mhz"]["min"], 2619.0);
+  EXPECT_EQ(summary["fan_percent"]["last"], 40.0);
+  for (const SampledMetric& metric : sampled_metrics) EXPECT_TRUE(summary.contains(metric.key)) << metric.key;
   EXPECT_TRUE(summary["temperature_c"].is_null()) << "not answered is null";
   EXPECT_GT(summary["host_memory_percent"]["avg"].get<double>(), 0.0);
   EXPECT_EQ(summary["sensor_failures"], 0);
