@@ -12,6 +12,7 @@
 
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/text.hpp"
 
 namespace egt {
 namespace {
@@ -25,40 +26,6 @@ Status damaged(const std::string& path, const std::string& what) {
           fmt::format("{}: not a usable golden file: {}; name another file or remove it", path, what)};
 }
 
-/// Position of the byte at `offset`: "line 3, column 7".
-std::string place_of(const std::string& text, std::size_t offset) {
-  const std::string before = text.substr(0, offset);
-  const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
-  return fmt::format("line {}, column {}", 1 + std::count(before.begin(), before.end(), '\n'),
-                     offset - line_start + 1);
-}
-
-Result<Json> parse_json(const std::string& text, const std::string& path) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    const std::size_t offset = std::min(error.byte == 0 ? 0 : error.byte - 1, text.size());
-    const std::string what = offset == text.size() ? "it ends too early" : "no JSON";
-    return damaged(path, fmt::format("{}: {}", place_of(text, offset), what));
-  }
-}
-
-/// Digests of entry number `index`. Must not be empty, because an empty entry could never fail.
-Result<Golden::Digests> digests_of(const Json& entry, std::size_t index, const std::string& path) {
-  const Json& digests = member(entry, "digests");
-  if (!digests.is_object() || digests.empty())
-    return damaged(path, fmt::format("entry {} has no digests", index));
-  Golden::Digests result;
-  for (const auto& [question, digits] : digests.items()) {
-    const auto digest = digits.is_string() ? parse_digest(digits.get<std::string>()) : std::nullopt;
-    if (!digest)
-      return damaged(path, fmt::format("entry {}: digest of '{}' is not 32 hexadecimal digits: {}", index,
-                                       question, digits.dump()));
-    result.emplace(question, *digest);
-  }
-  return result;
-}
-
 /// An invalid UTF-8 name (from a driver) must not end the run.
 std::string text_of(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
@@ -68,39 +35,40 @@ std::string checksum_of(const Json& entries) {
   return to_string(digest_of(text_of(entries, -1)));
 }
 
-Result<std::string> text_of_entry(const Json& entry, const char* name, std::size_t index,
-                                  const std::string& path) {
-  const auto value = value_at<std::string>(entry, name);
-  if (!value) return damaged(path, fmt::format("entry {} has no text '{}'", index, name));
-  return *value;
-}
-
 }  // namespace
 
 Result<Golden> Golden::parse(const std::string& text, const std::string& path) {
-  EGT_TRY_ASSIGN(const Json json, parse_json(text, path));
-  const auto number = value_at<std::uint64_t>(json, "schema");
-  if (!number) return damaged(path, "it has no number 'schema'");
-  if (*number != schema)
-    return damaged(path,
-                   fmt::format("schema {} is not known, only {}", member(json, "schema").dump(), schema));
-  const Json& entries = member(json, "golden");
-  if (!entries.is_array()) return damaged(path, "it has no list 'golden'");
-  if (entries.empty()) return damaged(path, "its list 'golden' is empty");
-  Golden golden;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    EGT_TRY_ASSIGN(const std::string device_model, text_of_entry(entries[i], "device_model", i, path));
-    EGT_TRY_ASSIGN(const std::string work, text_of_entry(entries[i], "work", i, path));
-    EGT_TRY_ASSIGN(const std::string precision, text_of_entry(entries[i], "precision", i, path));
-    EGT_TRY_ASSIGN(const Digests digests, digests_of(entries[i], i, path));
-    if (golden.find(device_model, work, precision))
-      return damaged(path, fmt::format("entry {} repeats another's device_model, work and precision", i));
-    golden.add(device_model, work, precision, digests);
+  std::string where;
+  try {
+    const Json json = Json::parse(text);
+    if (const Json& found = json.at("schema"); found != schema)
+      return damaged(path, fmt::format("schema {} is not known, only {}", found.dump(), schema));
+    const Json& entries = json.at("golden");
+    Golden golden;
+    for (const Json& entry : entries.get<std::vector<Json>>()) {
+      where = fmt::format("entry {}: ", golden.known_.size());
+      const auto text_of = [&](const char* name) { return entry.at(name).get<std::string>(); };
+      const auto [known, is_new] =
+          golden.known_.try_emplace({text_of("device_model"), text_of("work"), text_of("precision")});
+      if (!is_new) return damaged(path, where + "repeats another's device_model, work and precision");
+      for (const auto& [question, digits] : entry.at("digests").get<std::map<std::string, std::string>>()) {
+        const auto digest = parse_digest(digits);
+        if (!digest)
+          return damaged(path, fmt::format("{}digest of '{}' is not 32 hexadecimal digits: {}", where,
+                                           question, printable(digits)));
+        known->second.emplace(question, *digest);
+      }
+      // An empty entry could never fail.
+      if (known->second.empty()) return damaged(path, where + "it has no digests");
+    }
+    if (golden.empty()) return damaged(path, "its list 'golden' is empty");
+    // A changed digit must not look like a GPU that computes wrong. Earlier versions wrote no checksum.
+    if (const Json& sum = member(json, "checksum"); !sum.is_null() && sum != checksum_of(entries))
+      return damaged(path, "its checksum is not that of its list 'golden'");
+    return golden;
+  } catch (const Json::exception& error) {
+    return damaged(path, where + printable(error.what()));
   }
-  // A changed digit must not look like a GPU that computes wrong. Earlier versions wrote no checksum.
-  if (const Json& sum = member(json, "checksum"); !sum.is_null() && sum != checksum_of(entries))
-    return damaged(path, "its checksum is not that of its list 'golden'");
-  return golden;
 }
 
 std::string Golden::text() const {
