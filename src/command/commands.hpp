@@ -1,45 +1,48 @@
 #pragma once
 
+#include <memory>
+#include <string_view>
+
 #include "command/options/options.hpp"
 #include "egt/core/clock.hpp"
 #include "egt/core/status.hpp"
 #include "egt/ranks/control.hpp"
 #include "ranks/mpi/mpi_session.hpp"
 
-/// One function per command. All ranks call it and return the same exit code or Status.
+/// The commands. A new one is a row of `command_rows`, and a function or a purpose of a run.
 namespace egt {
 
-/// The main job. `started`: start time of the process.
+class RunPurpose;
+
+/// A set of commands.
+using Commands = unsigned;
+
+/// All ranks run the command and return the same exit code or Status. One of the last three is set.
+struct CommandRow {
+  std::string_view name;
+  Commands bit;
+  const char* help;     ///< one line
+  const char* example;  ///< a command line
+  bool is_run;          ///< it has a verdict; otherwise its output is its result
+  std::unique_ptr<RunPurpose> (*purpose)() = nullptr;
+  /// `started`: start time of the process.
+  Result<int> (*on_ranks)(const Options& options, MpiSession& mpi, Control& control,
+                          Clock::time_point started) = nullptr;
+  Result<int> (*without_ranks)(const Options& options) = nullptr;
+};
+/// In help order; the first is the default.
+const std::vector<CommandRow>& command_rows();
+/// Null if there is none.
+const CommandRow* find_command(std::string_view name);
+
 Result<int> run_burn(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started);
-
-/// Checks in about half a minute that every device computes, holds memory and exchanges data. Reports each
-/// device that fails.
-Result<int> run_verify(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started);
-
-/// Injects every fault that the checks claim to detect. Fails if one is missed or attributed to the wrong
-/// rank.
-Result<int> run_selftest(const Options& options, MpiSession& mpi, Control& control,
-                         Clock::time_point started);
-
-/// Measures and verifies bandwidth and latency of all device pairs, of devices and their hosts, and of
-/// collectives. Reports slow links.
-Result<int> run_links(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started);
-
-/// Measures the scaling of training, voxelization and sensor fusion from one device to all.
-Result<int> run_bench(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started);
-
-/// Trains and runs convolutional networks and a retrieval encoder, test by test.
-Result<int> run_loadtest(const Options& options, MpiSession& mpi, Control& control,
-                         Clock::time_point started);
-
-/// Judges a run from the journals in its directory, writes its result and prints the verdict. Runs without
-/// ranks.
-Result<int> run_report(const Options& options);
-
-/// Compares result files: prints tables, and writes the JSON or HTML file of --output. Runs without ranks.
+std::unique_ptr<RunPurpose> make_verify();
+std::unique_ptr<RunPurpose> make_links();
+std::unique_ptr<RunPurpose> make_bench();
+std::unique_ptr<RunPurpose> make_loadtest();
+std::unique_ptr<RunPurpose> make_selftest();
 Result<int> run_compare(const Options& options);
-
-/// Lists the devices of every node, their supported features, and why others are unsupported.
-Result<int> run_devices(const Options& options, MpiSession& mpi, Control& control);
+Result<int> run_report(const Options& options);
+Result<int> run_devices(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started);
 
 }  // namespace egt

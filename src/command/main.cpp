@@ -10,6 +10,7 @@
 
 #include "command/commands.hpp"
 #include "command/options/options.hpp"
+#include "command/run/run.hpp"
 #include "egt/core/clock.hpp"
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
@@ -50,17 +51,6 @@ int printed(int code) {
   std::_Exit(code);
 }
 
-Result<int> run_command(const Options& options, MpiSession& mpi, Control& control,
-                        Clock::time_point started) {
-  if (options.command == "devices") return run_devices(options, mpi, control);
-  if (options.command == "verify") return run_verify(options, mpi, control, started);
-  if (options.command == "links") return run_links(options, mpi, control, started);
-  if (options.command == "bench") return run_bench(options, mpi, control, started);
-  if (options.command == "loadtest") return run_loadtest(options, mpi, control, started);
-  if (options.command == "selftest") return run_selftest(options, mpi, control, started);
-  return run_burn(options, mpi, control, started);
-}
-
 /// Out of memory is no program error, so any thread prints one line and exits with the contract's code.
 [[noreturn]] void end_without_memory() {
   try {
@@ -81,24 +71,23 @@ int run(int argc, char** argv, Clock::time_point started) {
   Result<Options> options = parse_options(argc, argv, program_version());
   // Printed once per node, since the config file may be wrong on a single node.
   if (!options.ok()) return fail(options.status(), launcher.local_rank);
-  const std::string command = options.value().command;
+  const CommandRow& command = *find_command(options.value().command);
   const bool has_message = options.value().message.has_value();
-  if (has_message || command == "report" || command == "compare" || command == "devices")
-    StopSignal::give_back();
+  if (has_message || !command.is_run) StopSignal::give_back();
   if (has_message) {  // needs no ranks
     if (!launcher.is_other_rank()) std::cout << *options.value().message << "\n";
     return printed(0);
   }
-  if (command == "report" || command == "compare") {
+  if (command.without_ranks) {
     // A stale launcher variable must not suppress the comparison and return success.
     if (launcher.is_other_rank())
       return fail(
           {StatusCode::invalid_argument,
            fmt::format(
                "{} takes one process, but {}={} and this is rank {}: start it without {}, or unset that",
-               command, launcher.variable, launcher.size, launcher.rank, launcher.name)},
+               command.name, launcher.variable, launcher.size, launcher.rank, launcher.name)},
           0);
-    const Result<int> code = (command == "report" ? run_report : run_compare)(options.value());
+    const Result<int> code = command.without_ranks(options.value());
     return code.ok() ? printed(code.value()) : fail(code.status(), 0);
   }
   Result<std::unique_ptr<MpiSession>> mpi = MpiSession::open(argc, argv);
@@ -106,13 +95,16 @@ int run(int argc, char** argv, Clock::time_point started) {
   if (!mpi.ok()) leave(fail({StatusCode::unavailable, mpi.status().what()}, 0));
   if (const Status all_here = check_world_size(launcher, mpi.value()->place().size); !all_here.ok())
     return fail(all_here, launcher.size > 0 ? launcher.rank : 0);
-  if (command != "devices") StopSignal::keep();
+  if (command.is_run) StopSignal::keep();
   const int rank = mpi.value()->place().rank;
   Result<std::unique_ptr<Control>> control = open_mpi_control(*mpi.value(), control_timeout_s);
   if (!control.ok()) return fail(control.status(), rank);
-  const Result<int> code = run_command(options.value(), *mpi.value(), *control.value(), started);
+  const Result<int> code =
+      command.on_ranks
+          ? command.on_ranks(options.value(), *mpi.value(), *control.value(), started)
+          : execute(options.value(), *command.purpose(), *mpi.value(), *control.value(), started);
   if (!code.ok()) return fail(code.status(), rank);
-  return command == "devices" ? printed(code.value()) : code.value();
+  return command.is_run ? code.value() : printed(code.value());
 }
 
 /// A signal during library startup must not kill a rank either. The loader calls this after loading all

@@ -223,11 +223,8 @@ void BenchRun::begin(RecordQueue& records) {
 
 }  // namespace
 
-Result<int> run_bench(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started) {
-  BenchRun purpose;
-  Run run(options, purpose, mpi, control, started);
-  EGT_TRY(run.prepare());
-  return run.run();
+std::unique_ptr<RunPurpose> make_bench() {
+  return std::make_unique<BenchRun>();
 }
 
 }  // namespace egt

@@ -124,9 +124,7 @@ Result<int> resume_burn(const Options& asked, MpiSession& mpi, Control& control,
                 check_same_node(directory, point, place.rank, slurm_node ? slurm_node : place.hostname)));
   options.value().resumed = std::move(point);
   BurnPurpose purpose;
-  Run run(options.value(), purpose, mpi, control, started);
-  EGT_TRY(run.prepare());
-  return run.run();
+  return execute(options.value(), purpose, mpi, control, started);
 }
 
 }  // namespace
@@ -134,9 +132,7 @@ Result<int> resume_burn(const Options& asked, MpiSession& mpi, Control& control,
 Result<int> run_burn(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started) {
   if (!options.burn.resume.empty()) return resume_burn(options, mpi, control, started);
   BurnPurpose purpose;
-  Run run(options, purpose, mpi, control, started);
-  EGT_TRY(run.prepare());
-  return run.run();
+  return execute(options, purpose, mpi, control, started);
 }
 
 }  // namespace egt

@@ -82,7 +82,7 @@ std::string describe_node(Backend wanted, const std::string& hostname, Status& u
 
 }  // namespace
 
-Result<int> run_devices(const Options& options, MpiSession&, Control& control) {
+Result<int> run_devices(const Options& options, MpiSession&, Control& control, Clock::time_point) {
   EGT_TRY(agree(control, check_backend_of_environment(options.common)));
   const RankPlace& place = control.place();
   Status usable;

@@ -124,11 +124,8 @@ class LinksPurpose : public MeasurementRun {
 
 }  // namespace
 
-Result<int> run_links(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started) {
-  LinksPurpose purpose;
-  Run run(options, purpose, mpi, control, started);
-  EGT_TRY(run.prepare());
-  return run.run();
+std::unique_ptr<RunPurpose> make_links() {
+  return std::make_unique<LinksPurpose>();
 }
 
 }  // namespace egt

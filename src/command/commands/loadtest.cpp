@@ -143,12 +143,8 @@ void LoadTestRun::begin(RecordQueue& records) {
 
 }  // namespace
 
-Result<int> run_loadtest(const Options& options, MpiSession& mpi, Control& control,
-                         Clock::time_point started) {
-  LoadTestRun purpose;
-  Run run(options, purpose, mpi, control, started);
-  EGT_TRY(run.prepare());
-  return run.run();
+std::unique_ptr<RunPurpose> make_loadtest() {
+  return std::make_unique<LoadTestRun>();
 }
 
 }  // namespace egt

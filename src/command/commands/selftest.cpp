@@ -110,12 +110,8 @@ void SelftestPurpose::report_progress() {
 
 }  // namespace
 
-Result<int> run_selftest(const Options& options, MpiSession& mpi, Control& control,
-                         Clock::time_point started) {
-  SelftestPurpose purpose;
-  Run run(options, purpose, mpi, control, started);
-  EGT_TRY(run.prepare());
-  return run.run();
+std::unique_ptr<RunPurpose> make_selftest() {
+  return std::make_unique<SelftestPurpose>();
 }
 
 }  // namespace egt

@@ -66,11 +66,8 @@ class VerifyPurpose : public MainJob {
 
 }  // namespace
 
-Result<int> run_verify(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started) {
-  VerifyPurpose purpose;
-  Run run(options, purpose, mpi, control, started);
-  EGT_TRY(run.prepare());
-  return run.run();
+std::unique_ptr<RunPurpose> make_verify() {
+  return std::make_unique<VerifyPurpose>();
 }
 
 }  // namespace egt

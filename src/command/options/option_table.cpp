@@ -9,12 +9,6 @@
 namespace egt {
 namespace {
 
-const CommandRow* find_command(std::string_view name) {
-  const auto& rows = command_rows();
-  const auto found = std::find_if(rows.begin(), rows.end(), [&](auto& row) { return row.name == name; });
-  return found == rows.end() ? nullptr : &*found;
-}
-
 std::string help_lines(std::string_view command) {
   std::string text = fmt::format("Options of {}, with their defaults in parentheses\n\n", command), group;
   Options defaults;
@@ -33,29 +27,35 @@ std::string help_lines(std::string_view command) {
 const std::vector<CommandRow>& command_rows() {
   static const std::vector<CommandRow> rows = {
       {"burn", of_burn, "train, fill memory, cycle files, exchange data, all verified (the default)",
-       "mpirun -np 2 extreme_gpu_trainer burn --duration 1h --memory 90%"},
+       "mpirun -np 2 extreme_gpu_trainer burn --duration 1h --memory 90%", true, nullptr, run_burn},
       {"verify", of_verify, "30 seconds: does every device really compute, hold memory and exchange data?",
-       "mpirun -np 4 extreme_gpu_trainer verify"},
+       "mpirun -np 4 extreme_gpu_trainer verify", true, make_verify},
       {"links", of_links, "bandwidth and latency of every pair of devices, of the host and of collectives",
-       "mpirun -np 4 extreme_gpu_trainer links --size 1GB"},
+       "mpirun -np 4 extreme_gpu_trainer links --size 1GB", true, make_links},
       {"bench", of_bench, "how training, voxelization and sensor fusion scale from one device to all",
-       "mpirun -np 4 extreme_gpu_trainer bench --workload mlp,voxelize"},
+       "mpirun -np 4 extreme_gpu_trainer bench --workload mlp,voxelize", true, make_bench},
       {"loadtest", of_loadtest,
        "train and run a simple CNN and a ResNet-18 at several batches, and search documents by a trained "
        "encoder",
-       "mpirun -np 2 extreme_gpu_trainer loadtest --quick"},
+       "mpirun -np 2 extreme_gpu_trainer loadtest --quick", true, make_loadtest},
       {"selftest", of_selftest,
        "inject every fault that the checks claim to detect, on every rank, and verify that each is detected",
-       "mpirun -np 2 extreme_gpu_trainer selftest"},
+       "mpirun -np 2 extreme_gpu_trainer selftest", true, make_selftest},
       {"compare", of_compare, "speed-up, efficiency, cost and regressions between result files",
-       "extreme_gpu_trainer compare A.json B.json --tolerance 5%"},
+       "extreme_gpu_trainer compare A.json B.json --tolerance 5%", false, nullptr, nullptr, run_compare},
       {"report", of_report,
        "judge the run of a directory from its journals, also after a crash, and write its result",
-       "extreme_gpu_trainer report DIR"},
+       "extreme_gpu_trainer report DIR", false, nullptr, nullptr, run_report},
       {"devices", of_devices, "what is there, what each device supports, and why not",
-       "extreme_gpu_trainer devices"},
+       "extreme_gpu_trainer devices", false, nullptr, run_devices},
   };
   return rows;
+}
+
+const CommandRow* find_command(std::string_view name) {
+  const auto& rows = command_rows();
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](auto& row) { return row.name == name; });
+  return found == rows.end() ? nullptr : &*found;
 }
 
 std::string command_list() {

@@ -4,14 +4,13 @@
 #include <string_view>
 #include <vector>
 
+#include "command/commands.hpp"
 #include "command/options/option_values.hpp"
 #include "command/options/options.hpp"
 
 /// The single list of options, used by parsing, help, defaults, the config file and the result.
 namespace egt {
 
-/// A set of commands that accept an option.
-using Commands = unsigned;
 constexpr Commands of_burn = 1, of_verify = 2, of_links = 4, of_bench = 8, of_selftest = 16, of_compare = 32,
                    of_report = 64, of_devices = 128, of_loadtest = 256;
 constexpr Commands of_all = 511;
@@ -20,14 +19,6 @@ constexpr Commands of_training = of_load | of_bench;                  ///< comma
 constexpr Commands of_runs = of_training | of_links | of_loadtest;    ///< commands that measure or load
 constexpr Commands of_injections = of_runs & ~Commands{of_selftest};  ///< selftest defines its own injections
 
-struct CommandRow {
-  std::string_view name;
-  Commands bit;
-  const char* help;     ///< one line
-  const char* example;  ///< a command line
-};
-/// All commands, in help order.
-const std::vector<CommandRow>& command_rows();
 /// The element of `names` closest to `text` by typing errors; empty if none is close.
 std::string nearest(std::string_view text, const std::vector<std::string>& names);
 /// "did you mean X? ", or empty.

@@ -199,4 +199,12 @@ class Run {
   std::unique_ptr<RecoveryCoordinator> recovery_;
 };
 
+/// Prepares a run and runs it.
+inline Result<int> execute(const Options& options, RunPurpose& purpose, MpiSession& mpi, Control& control,
+                           Clock::time_point started) {
+  Run run(options, purpose, mpi, control, started);
+  EGT_TRY(run.prepare());
+  return run.run();
+}
+
 }  // namespace egt
