@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "egt/core/wait.hpp"
 
 namespace egt {
@@ -68,6 +71,11 @@ Result<std::vector<int>> DigestExchange::groups_of(const std::string& text, doub
   std::vector<int> groups;
   for (const Answers& rank : ranks)
     groups.push_back(static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()));
+  // A rank with other groups than its peers would compare different batches, and healthy ranks be blamed.
+  EGT_TRY_ASSIGN(const auto same,
+                 exchange({digest_of(fmt::format("{}", fmt::join(groups, " ")))}, timeout_seconds));
+  if (std::count(same.begin(), same.end(), same[0]) != std::ssize(same))
+    return Status(StatusCode::internal, "the ranks do not agree on the groups of equal devices");
   return groups;
 }
 

@@ -278,6 +278,30 @@ TEST_F(TrainingCoverageOnRanks, AMismatchIsReportedThoughPublishingOrAnAllGather
     }
 }
 
+/// The digests of one of the first steps are wrong in the copy of one rank, which begins a repair alone. The
+/// check after step 3 comes first.
+TEST_F(TrainingCoverageOnRanks, AMismatchThatOneRankSeesIsReportedAfterTheRestart) {
+  if (size() == 1) GTEST_SKIP() << "needs peers";
+  constexpr int before_step_0 =
+      4;  // all-gathers: groups, their agreement, the initial state, and the first check
+  for (int step = 0; step < 4; ++step) {
+    SCOPED_TRACE(step);
+    const CorruptingCommunicator::Hit hit{.rank = size() - 1,
+                                          .collective = CorruptingCommunicator::Collective::all_gather,
+                                          .change = flip_bit_29,
+                                          .first_call = before_step_0 + step,
+                                          .last_call = before_step_0 + step};
+    const Outcome outcome = run({.precisions = {Precision::fp32},
+                                 .hits = {hit},
+                                 .failure = ExaminationFailure{.rank = size() - 1, .publication = 1},
+                                 .covers_all = true});
+    EXPECT_EQ(outcome.restarts, 1);
+    ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
+    EXPECT_EQ(outcome.faults[0].at("step"), step);
+    EXPECT_EQ(outcome.faults[0].at("blame"), "ambiguous");
+  }
+}
+
 /// Equal faults are only counted, but a provisional fault is settled by a record. In the first and in the
 /// second pass a rank is suspected together with another neighbour.
 TEST_F(TrainingCoverageOnRanks, FaultsLikeEarlierOnesLeaveNoneUndecided) {

@@ -33,8 +33,11 @@ class FaultReporter {
   /// True if this rank is one of the suspects.
   bool own_suspected() const { return own_suspected_; }
   void end_check();
-  /// All ranks have completed the last check, since they reached the next one.
-  void confirm_last_check() { of_others_.clear(); }
+  /// All ranks have completed the last check, since they reached the next one. `is_open`: faults were
+  /// reported provisionally since. Perhaps only this rank knows them.
+  void confirm_last_check(bool is_open = false) {
+    std::erase_if(of_others_, [&](const Fault& fault) { return !is_open || !fault.provisional; });
+  }
   /// Call this when ranks lose communication or the run ends. The faulty rank may not know the result of the
   /// last check, so this rank reports its faults. Records of one incident count once.
   void report_for_others();

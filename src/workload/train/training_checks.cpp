@@ -260,7 +260,7 @@ void TrainingChecks::close(bool complete) {
 
 Status TrainingChecks::collect() {
   EGT_TRY_ASSIGN(const auto answers, exchange_.collect(environment_.peer_timeout_seconds, under_way_->step));
-  reporter_.confirm_last_check();
+  reporter_.confirm_last_check(pass_mismatch_.has_value());
   EGT_TRY(compare_passes(under_way_->step));
   const auto state = part(answers, tensors_.size(), states_.size());
   const auto second_state =
