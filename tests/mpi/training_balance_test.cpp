@@ -32,10 +32,11 @@ TEST_F(TrainingBalanceOnRanks, ASlowRankGetsLessAndReplicasStayEqual) {
   EXPECT_TRUE(outcome.part.success) << outcome.part.failure;
   EXPECT_GE(outcome.figure("batch_changes"), 1);
   EXPECT_GE(outcome.figure("batch"), 1);
+  // Other programs may slow a rank, too, but not four times.
   if (rank() == 1) {
-    EXPECT_LT(outcome.figure("batch"), even);
+    EXPECT_LE(outcome.figure("batch"), even / 2);
   } else {
-    EXPECT_GE(outcome.figure("batch"), even);
+    EXPECT_GT(outcome.figure("batch"), even / 2);
   }
   EXPECT_GT(outcome.part.figures.at("balance_gain").get<double>(), 1.0);
 }

@@ -302,6 +302,17 @@ TEST_F(TrainingCoverageOnRanks, AMismatchThatOneRankSeesIsReportedAfterTheRestar
   }
 }
 
+TEST_F(TrainingCoverageOnRanks, RanksThatDoNotAgreeOnTheirGroupsDoNotStart) {
+  if (size() == 1) GTEST_SKIP() << "needs peers";
+  const CorruptingCommunicator::Hit first_digest{.rank = size() - 1,
+                                                 .collective = CorruptingCommunicator::Collective::all_gather,
+                                                 .change = flip_bit_29,
+                                                 .last_call = 0};
+  const Outcome outcome = run({.hits = {first_digest}, .spoilt_at_start = true, .covers_all = true});
+  EXPECT_THAT(outcome.failure, HasSubstr("do not agree on the groups"));
+  EXPECT_THAT(outcome.faults, IsEmpty()) << all_of(outcome.faults);
+}
+
 /// Equal faults are only counted, but a provisional fault is settled by a record. In the first and in the
 /// second pass a rank is suspected together with another neighbour.
 TEST_F(TrainingCoverageOnRanks, FaultsLikeEarlierOnesLeaveNoneUndecided) {

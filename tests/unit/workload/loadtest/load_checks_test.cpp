@@ -48,7 +48,8 @@ class Check {
   std::vector<Answers> all;
 };
 
-/// The other ranks give the answers of a check.
+/// The other ranks give the answers of a check. First they exchange their models, then they agree on the
+/// groups.
 class OthersSay final : public SingleRankCommunicator {
  public:
   OthersSay(Device& device, int rank, std::vector<int> models)
@@ -56,15 +57,16 @@ class OthersSay final : public SingleRankCommunicator {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(models_.size()); }
   Status all_gather(const void* send, void* recv, std::size_t bytes, Stream& stream) override {
-    as_host_stream(stream).enqueue([this, send, recv, bytes, answers = next] {
+    as_host_stream(stream).enqueue([this, send, recv, bytes, answers = next, is_first = gathers_++ == 0] {
       const std::size_t own = bytes - sizeof(Digest);  // a stamp is last
+      const bool is_single = own == sizeof(Digest);
       for (int r = 0; r < size(); ++r) {
         void* const to = static_cast<std::byte*>(recv) + static_cast<std::size_t>(r) * bytes;
         const Digest model = digest(static_cast<std::uint64_t>(model_of(r)));
-        if (r == rank_ || (own == sizeof(Digest) && model_of(r) == model_of(rank_)))
+        if (r == rank_ || (is_single && (!is_first || model_of(r) == model_of(rank_))))
           std::memcpy(to, send, bytes);
         else
-          std::memcpy(to, own == sizeof(Digest) ? &model : answers[static_cast<std::size_t>(r)].data(), own);
+          std::memcpy(to, is_single ? &model : answers[static_cast<std::size_t>(r)].data(), own);
       }
       return Status();
     });
@@ -78,6 +80,7 @@ class OthersSay final : public SingleRankCommunicator {
 
   const int rank_;
   const std::vector<int> models_;
+  int gathers_ = 0;
 };
 
 class ScriptedJob final : public LoadJob {
