@@ -41,6 +41,7 @@ class DigestExchange {
   /// Exchanges digests that the host has, and waits.
   Result<std::vector<Answers>> exchange(const Answers& digests, double timeout_seconds);
   /// Exchanges `text` and waits. Returns a group number per rank; ranks with equal text have equal numbers.
+  /// internal: the ranks do not have the same numbers, because a text changed in transit.
   Result<std::vector<int>> groups_of(const std::string& text, double timeout_seconds);
 
  private:

@@ -20,7 +20,7 @@ struct ThrottleTimes {
 };
 
 /// One reading of a device; values that it does not report are empty, never 0. A row of `sampled_metrics`
-/// brings a value into all outputs.
+/// brings a value into the telemetry, metrics.prom and the charts.
 struct SensorReading {
   std::optional<double> gpu_utilization_percent;
   std::optional<double> power_w;   ///< instantaneous if the device reports it
