@@ -4,7 +4,7 @@ namespace egt::kernels {
 namespace {
 
 template <typename T>
-struct Add {
+struct AddTerm {
   T* sum;
   const T* term;
 
@@ -32,18 +32,19 @@ int load_add() {
   for (const ElementType type : {ElementType::f32, ElementType::bf16}) {
     const int error = with_gradient_type(type, [&](auto element) -> int {
       using T = decltype(element);
-      const cudaError_t single = load(for_each_kernel<1, Add<T>>);
-      return single != cudaSuccess ? single : load(for_each_kernel<at_once<T>, Add<T>>);
+      const cudaError_t single = load(for_each_kernel<1, AddTerm<T>>);
+      return single != cudaSuccess ? single : load(for_each_kernel<at_once<T>, AddTerm<T>>);
     });
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
 }
 
-int add(const Launch& launch, VectorView sum, VectorView term) {
+int enqueue(const Launch& launch, const Add& call) {
+  const auto& [sum, term] = call;
   return with_gradient_type(sum.type, [&](auto type) {
     using T = decltype(type);
-    const Add<T> operation{static_cast<T*>(sum.data), static_cast<const T*>(term.data)};
+    const AddTerm<T> operation{static_cast<T*>(sum.data), static_cast<const T*>(term.data)};
     return for_each<at_once<T>>(launch, sum.count, {{sum.data, sizeof(T)}, {term.data, sizeof(T)}},
                                 operation);
   });

@@ -50,21 +50,24 @@ dim3 compute_grid(const Launch& launch, const WordBlock& block) {
 
 }  // namespace
 
-int digest(const Launch& launch, WordsView view, Digest* total) {
+int enqueue(const Launch& launch, const DigestWords& call) {
+  const auto& [view, total] = call;
   if (const int error = cudaMemsetAsync(total, 0, sizeof *total, launch.stream)) return error;
   return for_blocks(view, [&](const WordBlock& block) {
     return start(launch, words_grid(launch, block), dim3(words_threads), 0, digest_kernel, block, total);
   });
 }
 
-int sum(const Launch& launch, WordsView view, Digest* sums) {
+int enqueue(const Launch& launch, const SumWords& call) {
+  const auto& [view, sums] = call;
   if (const int error = cudaMemsetAsync(sums, 0, sizeof *sums, launch.stream)) return error;
   return for_blocks(view, [&](const WordBlock& block) {
     return start(launch, words_grid(launch, block), dim3(words_threads), 0, sum_kernel, block, sums);
   });
 }
 
-int sine_exponential(const Launch& launch, WordsView view, int iterations, Digest* total) {
+int enqueue(const Launch& launch, const SineExponential& call) {
+  const auto& [view, iterations, total] = call;
   if (const int error = cudaMemsetAsync(total, 0, sizeof *total, launch.stream)) return error;
   return for_blocks(view, [&](const WordBlock& block) {
     return start(launch, compute_grid(launch, block), dim3(compute_threads), 0, sine_exponential_kernel,

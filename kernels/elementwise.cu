@@ -5,7 +5,7 @@ namespace egt::kernels {
 namespace {
 
 template <typename To, typename From>
-struct Cast {
+struct Convert {
   To* to;
   const From* from;
 
@@ -73,12 +73,13 @@ int start_activate(const Launch& launch, const MatrixView& h, const float* bias)
 
 }  // namespace
 
-int cast(const Launch& launch, VectorView to, VectorView from) {
+int enqueue(const Launch& launch, const Cast& call) {
+  const auto& [to, from] = call;
   return with_type(to.type, [&](auto to_type) {
     return with_type(from.type, [&](auto from_type) {
       using To = decltype(to_type);
       using From = decltype(from_type);
-      const Cast<To, From> operation{static_cast<To*>(to.data), static_cast<const From*>(from.data)};
+      const Convert<To, From> operation{static_cast<To*>(to.data), static_cast<const From*>(from.data)};
       return for_each<8>(launch, to.count, {{to.data, sizeof(To)}, {from.data, sizeof(From)}}, operation);
     });
   });
@@ -92,8 +93,9 @@ int scale(const Launch& launch, MatrixView d, double factor) {
   });
 }
 
-int activate(const Launch& launch, MatrixView h, const float* bias, const ExtremeArguments& extreme) {
-  if (extreme.iterations != 0) return activate_extreme(launch, h, bias, extreme);
+int enqueue(const Launch& launch, const Activation& call, std::int64_t piece) {
+  const auto& [h, bias, extreme] = call;
+  if (extreme.iterations != 0) return activate_extreme(launch, call, piece);
   if (h.count() == 0) return cudaSuccess;
   return with_type(h.type, [&](auto type) {
     using T = decltype(type);

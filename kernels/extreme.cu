@@ -11,8 +11,8 @@ namespace {
 /// the check in each iteration cost 3 % of an H100's time.
 template <typename T, bool Faulted>
 __global__ void __launch_bounds__(matrix_threads)
-    activate_extreme_kernel(const MatrixView h, const float* __restrict__ bias,
-                            const ExtremeArguments extreme) {
+    activate_extreme_kernel(const MatrixView h, const float* __restrict__ bias, const ExtremeTerm extreme,
+                            std::int64_t piece) {
   using Compute = typename Element<T>::compute;
   const std::int64_t column = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t step = std::int64_t{gridDim.y} * blockDim.y;
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(matrix_threads)
   std::uint64_t a = 0, b = 0;
   for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows; row += step) {
     T& element = static_cast<T*>(h.data)[row * h.leading + column];
-    const std::int64_t of_matrix = extreme.piece + row;
+    const std::int64_t of_matrix = piece + row;
     const auto place = static_cast<std::uint64_t>((extreme.first_row + of_matrix) * h.columns + column);
     const auto index = static_cast<std::uint64_t>(of_matrix * h.columns + column);
     math::ChainFault fault;
@@ -36,9 +36,9 @@ __global__ void __launch_bounds__(matrix_threads)
 
 }  // namespace
 
-int activate_extreme(const Launch& launch, const MatrixView& h, const float* bias,
-                     const ExtremeArguments& extreme) {
-  if (extreme.digest != nullptr && extreme.piece == 0)
+int activate_extreme(const Launch& launch, const Activation& call, std::int64_t piece) {
+  const auto& [h, bias, extreme] = call;
+  if (extreme.digest != nullptr && piece == 0)
     if (const int error = cudaMemsetAsync(extreme.digest, 0, sizeof *extreme.digest, launch.stream))
       return error;
   if (h.count() == 0) return cudaSuccess;
@@ -49,7 +49,7 @@ int activate_extreme(const Launch& launch, const MatrixView& h, const float* bia
       grid.grid.y = std::clamp(static_cast<unsigned>(launch.width) / grid.grid.x, 1u, grid.grid.y);
     const auto kernel =
         extreme.fault.count > 0 ? activate_extreme_kernel<T, true> : activate_extreme_kernel<T, false>;
-    return start(launch, grid.grid, grid.block, 0, kernel, h, bias, extreme);
+    return start(launch, grid.grid, grid.block, 0, kernel, h, bias, extreme, piece);
   });
 }
 

@@ -4,8 +4,7 @@
 
 namespace egt::kernels {
 
-/// `activate` with transcendental chains.
-int activate_extreme(const Launch& launch, const MatrixView& h, const float* bias,
-                     const ExtremeArguments& extreme);
+/// An activation with transcendental chains.
+int activate_extreme(const Launch& launch, const Activation& call, std::int64_t piece);
 
 }  // namespace egt::kernels

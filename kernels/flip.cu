@@ -45,7 +45,8 @@ __global__ void flip_kernel(std::uint32_t* data, const Orbit orbit, const Flip f
 
 }  // namespace
 
-int flip(const Launch& launch, WordsView words, const Flip& flip) {
+int enqueue(const Launch& launch, const FlipWords& call) {
+  const auto& [words, flip] = call;
   if (words.count == 0 || flip.count == 0) return cudaSuccess;
   const Orbit orbit(words.count, flip);
   const std::uint64_t blocks = std::min(divide_up(orbit.places, flip_threads), max_flip_blocks);

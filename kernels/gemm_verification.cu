@@ -158,15 +158,18 @@ Lines lines_of(const MatrixView& m, bool terms_are_rows) {
 
 }  // namespace
 
-int verify_gemm(const Launch& launch, const GemmOperands& gemm, const GemmRounding& rounding,
-                GemmMismatches* report) {
+int enqueue(const Launch& launch, const VerifyGemm& call) {
+  const auto& [gemm, report] = call;
   if (gemm.d.count() == 0) return cudaSuccess;
   const Product product{lines_of(gemm.a, gemm.a_transposed),
                         lines_of(gemm.b, !gemm.b_transposed),
                         gemm.d,
-                        gemm.bias,
+                        gemm.relu_bias,
                         gemm.a_scale,
                         gemm.b_scale};
+  const GemmRounding rounding =
+      GemmRounding::of(gemm.precision, gemm.d.type, gemm.a_transposed ? gemm.a.rows : gemm.a.columns,
+                       gemm.relu_bias.data != nullptr);
   const dim3 grid(static_cast<unsigned>(divide_up(gemm.d.columns, std::int64_t{tile})),
                   static_cast<unsigned>(divide_up(gemm.d.rows, std::int64_t{tile})));
   return start(launch, grid, dim3(side * side), 0, verify_gemm_kernel, product, rounding, report);

@@ -159,7 +159,7 @@ __device__ __forceinline__ const T* stage_row(const MatrixView& x, std::int64_t 
 /// is therefore staged in shared memory if it fits.
 template <typename T, bool staged>
 __global__ void __launch_bounds__(loss_threads)
-    loss_gradient_kernel(const LossArguments call, std::int64_t tile_rows,
+    loss_gradient_kernel(const LossGradient call, std::int64_t tile_rows,
                          typename Element<T>::compute* partials, double* loss_partials) {
   using Compute = typename Element<T>::compute;
   extern __shared__ uint4 staged_row[];
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(loss_threads)
 }
 
 template <typename T>
-int start_loss_gradient(const Launch& launch, const LossArguments& call) {
+int start_loss_gradient(const Launch& launch, const LossGradient& call) {
   using Sum = typename Element<T>::compute;
   const Tiles tiles(call.z, sizeof(Sum), 4, 512);
   const dim3 grid(static_cast<unsigned>(divide_up(call.z.columns, std::int64_t{loss_threads})),
@@ -219,7 +219,8 @@ int start_loss_gradient(const Launch& launch, const LossArguments& call) {
 
 }  // namespace
 
-int activation_gradient(const Launch& launch, MatrixView gradient, MatrixView h, VectorView bias_gradient) {
+int enqueue(const Launch& launch, const ActivationGradient& call) {
+  const auto& [gradient, h, bias_gradient] = call;
   if (gradient.count() == 0) return zero_sums(launch, bias_gradient);
   return with_type(gradient.type, [&](auto type) {
     using T = decltype(type);
@@ -233,7 +234,7 @@ int activation_gradient(const Launch& launch, MatrixView gradient, MatrixView h,
   });
 }
 
-int loss_gradient(const Launch& launch, const LossArguments& call) {
+int enqueue(const Launch& launch, const LossGradient& call) {
   if (call.z.count() == 0) {
     if (const int error = cudaMemsetAsync(call.loss, 0, sizeof(float), launch.stream)) return error;
     return zero_sums(launch, call.bias_gradient);

@@ -63,8 +63,9 @@ int with_copy_type(const VectorView& copy, F&& f) {
 }
 
 template <std::size_t states, typename Rule>
-int optimizer_step(const Launch& launch, float* weights, VectorView gradient, VectorView compute_copy,
-                   const std::array<float*, states>& state, const Rule& rule) {
+int optimizer_step(const Launch& launch, const ParameterRange& range, const std::array<float*, states>& state,
+                   const Rule& rule) {
+  const auto& [weights, gradient, compute_copy, count] = range;
   return with_gradient_type(gradient.type, [&](auto gradient_type) {
     return with_copy_type(compute_copy, [&](auto copy_type) {
       using Gradient = decltype(gradient_type);
@@ -77,7 +78,7 @@ int optimizer_step(const Launch& launch, float* weights, VectorView gradient, Ve
       std::copy(state.begin(), state.end(), step.state);
       const bool copies = !std::is_same_v<Copy, NoCopy>;
       const Lane copy_lane = copies ? Lane{compute_copy.data, sizeof(Copy)} : Lane{weights, sizeof(float)};
-      return for_each<4>(launch, gradient.count,
+      return for_each<4>(launch, count,
                          {{weights, sizeof(float)},
                           {gradient.data, sizeof(Gradient)},
                           {state.empty() ? weights : state.front(), sizeof(float)},
@@ -90,17 +91,12 @@ int optimizer_step(const Launch& launch, float* weights, VectorView gradient, Ve
 
 }  // namespace
 
-int sgd_step(const Launch& launch, float* weights, VectorView gradient, VectorView compute_copy,
-             float* velocity, const math::Sgd& rule) {
-  if (velocity == nullptr)
-    return optimizer_step<0>(launch, weights, gradient, compute_copy, {},
-                             math::PlainSgd{rule.rate, rule.gradient_scale});
-  return optimizer_step<1>(launch, weights, gradient, compute_copy, {velocity}, rule);
-}
-
-int adam_step(const Launch& launch, float* weights, VectorView gradient, VectorView compute_copy,
-              float* first, float* second, const math::Adam& rule) {
-  return optimizer_step<2>(launch, weights, gradient, compute_copy, {first, second}, rule);
+int enqueue(const Launch& launch, const OptimizerStep& call) {
+  if (const auto* adam = std::get_if<math::Adam>(&call.rule))
+    return optimizer_step<2>(launch, call.range, {call.first, call.second}, *adam);
+  const auto& sgd = std::get<math::Sgd>(call.rule);
+  if (call.first != nullptr) return optimizer_step<1>(launch, call.range, {call.first}, sgd);
+  return optimizer_step<0>(launch, call.range, {}, math::PlainSgd{sgd.rate, sgd.gradient_scale});
 }
 
 }  // namespace egt::kernels

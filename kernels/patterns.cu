@@ -160,7 +160,8 @@ int with_words(const Pattern& pattern, const WordBlock& block, F&& f) {
 
 }  // namespace
 
-int fill(const Launch& launch, WordsView view, const Pattern& pattern) {
+int enqueue(const Launch& launch, const Fill& call) {
+  const auto& [view, pattern] = call;
   return for_blocks(view, [&](const WordBlock& block) {
     return with_words(pattern, block, [&](const auto& words) {
       using Words = std::decay_t<decltype(words)>;
@@ -170,11 +171,12 @@ int fill(const Launch& launch, WordsView view, const Pattern& pattern) {
   });
 }
 
-int reset(const Launch& launch, Mismatches* report) {
-  return start(launch, dim3(1), dim3(1), 0, reset_kernel, report, Mismatches::none());
+int enqueue(const Launch& launch, const Reset& call) {
+  return start(launch, dim3(1), dim3(1), 0, reset_kernel, call.report, Mismatches::none());
 }
 
-int verify(const Launch& launch, WordsView view, const Pattern& expected, Mismatches* report) {
+int enqueue(const Launch& launch, const Verify& call) {
+  const auto& [view, expected, report] = call;
   if (const int error = expect(launch, report, view.count); error != cudaSuccess) return error;
   return for_blocks(view, [&](const WordBlock& block) {
     return with_words(expected, block, [&](const auto& words) {
@@ -185,7 +187,8 @@ int verify(const Launch& launch, WordsView view, const Pattern& expected, Mismat
   });
 }
 
-int verify_sum(const Launch& launch, VectorView sum, const void* terms, int count, Mismatches* report) {
+int enqueue(const Launch& launch, const VerifySum& call) {
+  const auto& [sum, terms, count, report] = call;
   if (sum.count == 0) return cudaSuccess;
   if (const int error = expect(launch, report, static_cast<std::uint64_t>(sum.count)); error != cudaSuccess)
     return error;
@@ -200,8 +203,9 @@ int verify_sum(const Launch& launch, VectorView sum, const void* terms, int coun
   });
 }
 
-int verify_and_fill(const Launch& launch, WordsView view, const Pattern& expected, const Pattern& next,
-                    bool descending, Mismatches* report) {
+int enqueue(const Launch& launch, const VerifyAndFill& call) {
+  const auto& [view, expected, next, direction, report] = call;
+  const bool descending = direction == Direction::descending;
   if (const int error = expect(launch, report, view.count); error != cudaSuccess) return error;
   return for_blocks(view, descending, [&](const WordBlock& block) {
     return with_words(expected, block, [&](const auto& words) {

@@ -129,7 +129,8 @@ int start_quantize(const Launch& launch, const MatrixView& x, const MatrixView& 
 
 }  // namespace
 
-int quantize(const Launch& launch, MatrixView x, MatrixView copy, MatrixView transposed, float* scale) {
+int enqueue(const Launch& launch, const Quantization& call) {
+  const auto& [x, copy, transposed, scale] = call;
   if (x.count() == 0) return cudaSuccess;
   auto* const largest = static_cast<std::uint32_t*>(launch.scratch);
   if (const int error = cudaMemsetAsync(largest, 0, sizeof *largest, launch.stream)) return error;

@@ -7,7 +7,7 @@ namespace egt::kernels {
 namespace {
 
 template <typename T>
-struct Randomize {
+struct RandomElements {
   T* out;
   std::uint64_t seed;
   std::uint64_t sequence;
@@ -51,15 +51,16 @@ struct Randomize {
 
 }  // namespace
 
-int randomize(const Launch& launch, VectorView out, std::uint64_t seed, std::uint64_t sequence,
-              std::uint64_t first, float scale) {
+int enqueue(const Launch& launch, const Randomize& call) {
+  const auto& [out, numbers] = call;
   return with_type(out.type, [&](auto type) {
     using T = decltype(type);
-    const Randomize<T> operation{static_cast<T*>(out.data), seed, sequence, first, scale};
+    const RandomElements<T> operation{static_cast<T*>(out.data), numbers.seed, numbers.sequence,
+                                      numbers.first, numbers.scale};
     const Lane lane{out.data, sizeof(T)};
     // Packs start where a counter of the sequence starts; otherwise elements are computed one by one.
     const int head = aligned_head({lane}, 8);
-    if (head >= 0 && (first + static_cast<std::uint64_t>(head)) % 4 == 0)
+    if (head >= 0 && (numbers.first + static_cast<std::uint64_t>(head)) % 4 == 0)
       return for_each<8>(launch, out.count, {lane}, operation);
     return for_each<1>(launch, out.count, {lane}, operation);
   });

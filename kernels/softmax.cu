@@ -23,7 +23,7 @@ __device__ __forceinline__ T combine_threads(T value, T* shared, const Combine& 
 }
 
 template <typename T>
-__global__ void __launch_bounds__(softmax_threads) softmax_loss_kernel(const SoftmaxArguments call) {
+__global__ void __launch_bounds__(softmax_threads) softmax_loss_kernel(const SoftmaxLoss call) {
   __shared__ float largest_of[softmax_threads], sums[softmax_threads];
   __shared__ std::int32_t counts[softmax_threads];
   const std::int64_t row = blockIdx.x, columns = call.logits.columns;
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(softmax_threads) softmax_loss_kernel(const Sof
 
 }  // namespace
 
-int softmax_loss(const Launch& launch, const SoftmaxArguments& call) {
+int enqueue(const Launch& launch, const SoftmaxLoss& call) {
   if (call.logits.count() == 0) return cudaSuccess;
   return with_gradient_type(call.logits.type, [&](auto type) {
     return start(launch, dim3(static_cast<unsigned>(call.logits.rows)), dim3(softmax_threads), 0,

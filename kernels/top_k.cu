@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(select_threads)
   }
 }
 
-struct ScatterAdd {
+struct AddSparse {
   float* sum;
   std::int64_t count;
   const SparseElement* elements;
@@ -161,7 +161,7 @@ struct ScatterAdd {
 
 }  // namespace
 
-int select_top_k(const Launch& launch, const TopKSelection& call) {
+int enqueue(const Launch& launch, const TopKSelection& call) {
   const std::int64_t count = call.gradient.count;
   if (count == 0) return cudaSuccess;
   const auto* const gradient = static_cast<const float*>(call.gradient.data);
@@ -186,9 +186,10 @@ int select_top_k(const Launch& launch, const TopKSelection& call) {
                scratch);
 }
 
-int scatter_add(const Launch& launch, VectorView sum, SparseView elements) {
+int enqueue(const Launch& launch, const ScatterAdd& call) {
+  const auto& [sum, elements] = call;
   return for_each<1>(launch, elements.count, {{elements.data, sizeof(SparseElement)}},
-                     ScatterAdd{static_cast<float*>(sum.data), sum.count, elements.data});
+                     AddSparse{static_cast<float*>(sum.data), sum.count, elements.data});
 }
 
 }  // namespace egt::kernels

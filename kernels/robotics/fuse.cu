@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(gather_threads) gather_kernel(const GatherArgu
 }
 
 /// Values per access: packs must be aligned to their accesses in every row.
-int pack_numbers(const FuseArguments& call) {
+int pack_numbers(const StreamFusion& call) {
   for (int n = 4; n > 1; n /= 2) {
     const std::uintptr_t bytes = static_cast<std::uintptr_t>(n) * sizeof(float);
     bool fits = reinterpret_cast<std::uintptr_t>(call.fused) % bytes == 0;
@@ -237,7 +237,7 @@ int pack_numbers(const FuseArguments& call) {
 }
 
 template <int N>
-int launch_gather(const Launch& launch, const FuseArguments& call) {
+int launch_gather(const Launch& launch, const StreamFusion& call) {
   GatherArguments a{};
   std::int64_t begin = 0;
   for (int s = 0; s < max_fusion_streams; ++s) {
@@ -261,7 +261,7 @@ int launch_gather(const Launch& launch, const FuseArguments& call) {
   return start_early(launch, grid, dim3(gather_threads), 0, gather_kernel<N>, a);
 }
 
-int find_brackets(const Launch& launch, const FuseArguments& call) {
+int find_brackets(const Launch& launch, const StreamFusion& call) {
   TimesOf times{};
   for (int s = 0; s < call.shape.streams; ++s) {
     times.data[s] = call.times[s];
@@ -278,7 +278,7 @@ int find_brackets(const Launch& launch, const FuseArguments& call) {
 
 }  // namespace
 
-int fuse(const Launch& launch, const FuseArguments& call) {
+int enqueue(const Launch& launch, const StreamFusion& call) {
   if (call.shape.batch == 0) return cudaSuccess;
   if (const int error = find_brackets(launch, call)) return error;
   if (call.shape.steps == 0) return cudaSuccess;

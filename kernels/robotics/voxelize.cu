@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(tile_threads)
 
 }  // namespace
 
-int voxelize(const Launch& launch, const VoxelizeArguments& call) {
+int enqueue(const Launch& launch, const Voxelization& call) {
   const VoxelLocator locator(call.grid);
   const std::uint32_t tiles = locator.tile_count();
   const VoxelScratch scratch(call.scratch, static_cast<std::uint64_t>(call.count), tiles);

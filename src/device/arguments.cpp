@@ -5,14 +5,16 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
+#include <variant>
 
 namespace egt {
 namespace {
 
-/// Checks of one operation's operands. Each operation has its name in device.hpp.
-class Operation {
+/// Checks of one operation's arguments. Messages start with its name.
+class Arguments {
  public:
-  constexpr explicit Operation(std::string_view name) : name_(name) {}
+  constexpr explicit Arguments(std::string_view name) : name_(name) {}
 
   Status wrong(std::string_view what) const {
     return Status(StatusCode::invalid_argument, fmt::format("{}: {}", name_, what));
@@ -92,7 +94,7 @@ struct Shape {
       : rows(transposed ? x.columns : x.rows), columns(transposed ? x.rows : x.columns) {}
 };
 
-Status check_types(const Operation& operation, const Gemm& gemm) {
+Status check_types(const Arguments& operation, const Gemm& gemm) {
   const ElementType stored = storage_type(gemm.precision), a = gemm.a.type, b = gemm.b.type, d = gemm.d.type;
   const bool are_quantized = gemm.precision == Precision::fp8 && is_quantized(a) && is_quantized(b) &&
                              (a == ElementType::f8 || b == ElementType::f8);
@@ -105,7 +107,7 @@ Status check_types(const Operation& operation, const Gemm& gemm) {
 }
 
 /// Restrictions of tensor cores on 8-bit operands.
-Status check_narrow(const Operation& operation, const Gemm& gemm) {
+Status check_narrow(const Arguments& operation, const Gemm& gemm) {
   constexpr std::int64_t multiple = 16;
   EGT_TRY(operation.check(gemm.a.columns > 0, "8-bit operands of no columns"));
   EGT_TRY(operation.check(!gemm.a_transposed && gemm.b_transposed, "8-bit operands are multiplied as A B^T"));
@@ -119,7 +121,7 @@ Status check_narrow(const Operation& operation, const Gemm& gemm) {
 }
 
 /// Checks a GEMM with fused bias and ReLU.
-Status check_relu_bias(const Operation& operation, const Gemm& gemm) {
+Status check_relu_bias(const Arguments& operation, const Gemm& gemm) {
   const VectorView& bias = gemm.relu_bias;
   const ElementType type = gemm.d.type;
   EGT_TRY(operation.check(bias.type == type && bias.count == gemm.d.columns,
@@ -134,7 +136,7 @@ Status check_relu_bias(const Operation& operation, const Gemm& gemm) {
                          "a bias lies at no multiple of 16 bytes");
 }
 
-Status check_grid(const Operation& operation, const VoxelGrid& grid) {
+Status check_grid(const Arguments& operation, const VoxelGrid& grid) {
   for (int axis = 0; axis < 3; ++axis) {
     const float min = grid.min[axis], max = grid.max[axis];
     if (!std::isfinite(min) || !std::isfinite(max) || !(min < max))
@@ -147,7 +149,7 @@ Status check_grid(const Operation& operation, const VoxelGrid& grid) {
 }
 
 /// Limits sizes, so that rows and the numbers of a batch element in the second pass fit 32-bit indices.
-Status check_fusion_shape(const Operation& operation, const FusionShape& shape) {
+Status check_fusion_shape(const Arguments& operation, const FusionShape& shape) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   EGT_TRY(operation.check(shape.streams >= 1 && shape.streams <= max_fusion_streams,
                           "there must be 1 to 4 streams"));
@@ -161,29 +163,16 @@ Status check_fusion_shape(const Operation& operation, const FusionShape& shape) 
                                  "numbers of a batch element");
 }
 
-}  // namespace
-
-Status check_times(const char* operation, const Event& from, const Event& to) {
-  const bool are_timed = from.use() == EventUse::timing && to.use() == EventUse::timing;
-  return Operation(operation).check(are_timed, "an event created for order has no time");
+Status check(const Arguments& operation, const Copy& call) {
+  EGT_TRY(operation.check_memory(call.to, call.bytes, "to"));
+  return operation.check_memory(call.from, call.bytes, "from");
 }
 
-Status check_takes_products(const Stream& stream) {
-  return Operation("a stream").check(stream.use() == StreamUse::all, "it was made for no products");
+Status check(const Arguments& operation, const SetZero& call) {
+  return operation.check_memory(call.data, call.bytes, "data");
 }
 
-Status check_copy(const void* to, const void* from, std::size_t bytes) {
-  constexpr Operation operation("copy");
-  EGT_TRY(operation.check_memory(to, bytes, "to"));
-  return operation.check_memory(from, bytes, "from");
-}
-
-Status check_set_zero(const void* data, std::size_t bytes) {
-  return Operation("set_zero").check_memory(data, bytes, "data");
-}
-
-Status check_gemm(const Gemm& gemm) {
-  constexpr Operation operation("gemm");
+Status check(const Arguments& operation, const Gemm& gemm) {
   EGT_TRY(operation.check_matrix_of_any_type(gemm.a, "a"));
   EGT_TRY(operation.check_matrix_of_any_type(gemm.b, "b"));
   EGT_TRY(operation.check_matrix_of_any_type(gemm.d, "d"));
@@ -201,46 +190,43 @@ Status check_gemm(const Gemm& gemm) {
                                      a.columns, b.rows, b.columns, gemm.d.rows, gemm.d.columns));
 }
 
-Status check_verify_gemm(const Gemm& gemm, const GemmMismatches* report) {
-  constexpr Operation operation("verify_gemm");
-  EGT_TRY(check_gemm(gemm));
-  EGT_TRY(operation.check(gemm.alpha == 1 && gemm.beta == 0, "alpha is not 1 or beta is not 0"));
-  return operation.check_memory(report, 1, "report");
+Status check(const Arguments& operation, const VerifyGemm& call) {
+  EGT_TRY(check(operation, call.gemm));
+  EGT_TRY(operation.check(call.gemm.alpha == 1 && call.gemm.beta == 0, "alpha is not 1 or beta is not 0"));
+  return operation.check_memory(call.report, 1, "report");
 }
 
-Status check_quantize(const Quantization& call) {
-  constexpr Operation operation("quantize");
+Status check(const Arguments& operation, const Quantization& call) {
   EGT_TRY(operation.check_matrix(call.x, "x"));
   EGT_TRY(operation.check(call.x.type == ElementType::f32 || call.x.type == ElementType::bf16,
                           "x is neither f32 nor bf16"));
   EGT_TRY(operation.check_memory(call.scale, 1, "scale"));
-  const auto check = [&](const MatrixView& m, std::int64_t rows, std::int64_t columns,
-                         std::string_view name) -> Status {
+  const auto check_copy = [&](const MatrixView& m, std::int64_t rows, std::int64_t columns,
+                              std::string_view name) -> Status {
     if (m.data == nullptr) return {};
     EGT_TRY(operation.check_matrix_of_any_type(m, name));
     EGT_TRY(operation.check(is_quantized(m.type), "a copy is neither f8 nor f8_e5m2"));
     return operation.check(m.rows == rows && m.columns == columns, "a copy differs from x in shape");
   };
-  EGT_TRY(check(call.copy, call.x.rows, call.x.columns, "copy"));
-  EGT_TRY(check(call.transposed, call.x.columns, call.x.rows, "transposed"));
+  EGT_TRY(check_copy(call.copy, call.x.rows, call.x.columns, "copy"));
+  EGT_TRY(check_copy(call.transposed, call.x.columns, call.x.rows, "transposed"));
   const bool both = call.copy.data != nullptr && call.transposed.data != nullptr;
   EGT_TRY(operation.check(call.copy.data != nullptr || call.transposed.data != nullptr, "no copy is wanted"));
   return operation.check(!both || call.copy.type == call.transposed.type, "the copies differ in type");
 }
 
-Status check_cast(const VectorView& to, const VectorView& from) {
-  constexpr Operation operation("cast");
-  EGT_TRY(operation.check_vector(to, "to"));
-  EGT_TRY(operation.check_vector(from, "from"));
-  return operation.check(to.count == from.count, "to and from differ in count");
+Status check(const Arguments& operation, const Cast& call) {
+  EGT_TRY(operation.check_vector(call.to, "to"));
+  EGT_TRY(operation.check_vector(call.from, "from"));
+  return operation.check(call.to.count == call.from.count, "to and from differ in count");
 }
 
-Status check_randomize(const VectorView& out) {
-  return Operation("randomize").check_vector(out, "out");
+Status check(const Arguments& operation, const Randomize& call) {
+  return operation.check_vector(call.out, "out");
 }
 
-Status check_activate(const MatrixView& h, const float* bias, const ExtremeTerm& extreme) {
-  constexpr Operation operation("activate");
+Status check(const Arguments& operation, const Activation& call) {
+  const auto& [h, bias, extreme] = call;
   EGT_TRY(operation.check_matrix(h, "h"));
   EGT_TRY(operation.check_memory(bias, static_cast<std::uint64_t>(h.columns), "bias"));
   EGT_TRY(operation.check(extreme.iterations >= 0, "extreme.iterations is below 0"));
@@ -252,9 +238,8 @@ Status check_activate(const MatrixView& h, const float* bias, const ExtremeTerm&
   return operation.check(extreme.fault.stride > 0, "extreme.fault.stride is 0");
 }
 
-Status check_activation_gradient(const MatrixView& gradient, const MatrixView& h,
-                                 const VectorView& bias_gradient) {
-  constexpr Operation operation("activation_gradient");
+Status check(const Arguments& operation, const ActivationGradient& call) {
+  const auto& [gradient, h, bias_gradient] = call;
   EGT_TRY(operation.check_matrix(gradient, "gradient"));
   EGT_TRY(operation.check_matrix(h, "h"));
   EGT_TRY(operation.check(gradient.rows == h.rows && gradient.columns == h.columns,
@@ -263,8 +248,7 @@ Status check_activation_gradient(const MatrixView& gradient, const MatrixView& h
   return operation.check_gradient(bias_gradient, gradient.columns, "bias_gradient");
 }
 
-Status check_loss_gradient(const LossGradient& call) {
-  constexpr Operation operation("loss_gradient");
+Status check(const Arguments& operation, const LossGradient& call) {
   EGT_TRY(operation.check_matrix(call.z, "z"));
   EGT_TRY(operation.check_matrix(call.x, "x"));
   EGT_TRY(operation.check(call.z.rows == call.x.rows, "z and x differ in rows"));
@@ -275,8 +259,7 @@ Status check_loss_gradient(const LossGradient& call) {
   return operation.check_gradient(call.bias_gradient, call.z.columns, "bias_gradient");
 }
 
-Status check_softmax_loss(const SoftmaxLoss& call) {
-  constexpr Operation operation("softmax_loss");
+Status check(const Arguments& operation, const SoftmaxLoss& call) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const MatrixView& logits = call.logits;
   EGT_TRY(operation.check_matrix(logits, "logits"));
@@ -289,34 +272,23 @@ Status check_softmax_loss(const SoftmaxLoss& call) {
   return operation.check(std::isfinite(call.gradient_scale), "gradient_scale is not finite");
 }
 
-Status check_sgd_step(const ParameterRange& range, const float* velocity, const math::Sgd& rule) {
-  constexpr Operation operation("sgd_step");
-  EGT_TRY(operation.check_range(range));
-  if (rule.momentum == 0.0f) return {};
-  return operation.check_memory(velocity, static_cast<std::uint64_t>(range.count), "velocity");
+Status check(const Arguments& operation, const OptimizerStep& call) {
+  EGT_TRY(operation.check_range(call.range));
+  const auto count = static_cast<std::uint64_t>(call.range.count);
+  if (const auto* sgd = std::get_if<math::Sgd>(&call.rule))
+    return sgd->momentum == 0.0f ? Status() : operation.check_memory(call.first, count, "velocity");
+  EGT_TRY(operation.check_memory(call.first, count, "first"));
+  return operation.check_memory(call.second, count, "second");
 }
-
-Status check_adam_step(const ParameterRange& range, const float* first, const float* second) {
-  constexpr Operation operation("adam_step");
-  EGT_TRY(operation.check_range(range));
-  const auto count = static_cast<std::uint64_t>(range.count);
-  EGT_TRY(operation.check_memory(first, count, "first"));
-  return operation.check_memory(second, count, "second");
-}
-
-namespace {
 
 /// Checks a vector that sparse elements index.
-Status check_sparse(const Operation& operation, const VectorView& vector, std::string_view operand) {
+Status check_sparse(const Arguments& operation, const VectorView& vector, std::string_view operand) {
   EGT_TRY(operation.check_vector(vector, operand));
   EGT_TRY(operation.check(vector.type == ElementType::f32, fmt::format("{} is not f32", operand)));
   return operation.check(vector.count >> 32 == 0, fmt::format("{} has 2^32 elements or more", operand));
 }
 
-}  // namespace
-
-Status check_select_top_k(const TopKSelection& call) {
-  constexpr Operation operation("select_top_k");
+Status check(const Arguments& operation, const TopKSelection& call) {
   const auto count = static_cast<std::uint64_t>(call.gradient.count);
   EGT_TRY(check_sparse(operation, call.gradient, "gradient"));
   EGT_TRY(operation.check_memory(call.residual, count, "residual"));
@@ -327,47 +299,40 @@ Status check_select_top_k(const TopKSelection& call) {
   return operation.check_memory(call.scratch, count, "scratch");
 }
 
-Status check_scatter_add(const VectorView& sum, const SparseView& elements) {
-  constexpr Operation operation("scatter_add");
+Status check(const Arguments& operation, const ScatterAdd& call) {
+  const auto& [sum, elements] = call;
   EGT_TRY(check_sparse(operation, sum, "sum"));
   EGT_TRY(operation.check_count(elements.count, "the list"));
   return operation.check_memory(elements.data, static_cast<std::uint64_t>(elements.count), "elements");
 }
 
-Status check_signals(const void* pages, std::size_t bytes) {
-  constexpr std::uintptr_t page = 4096;
-  constexpr Operation operation("register_signals");
-  EGT_TRY(operation.check(pages != nullptr && bytes > 0, "there is no memory to register"));
-  return operation.check(reinterpret_cast<std::uintptr_t>(pages) % page == 0, "the memory begins no page");
-}
-
-Status check_allocate_shared(std::size_t bytes) {
-  return Operation("allocate_shared").check(bytes > 0, "there is nothing to share in 0 bytes");
-}
-
-Status check_add(const VectorView& sum, const VectorView& term) {
-  constexpr Operation operation("add");
+Status check(const Arguments& operation, const Add& call) {
+  const auto& [sum, term] = call;
   EGT_TRY(operation.check_gradient(sum, sum.count, "sum"));
   EGT_TRY(operation.check_gradient(term, sum.count, "term"));
   return operation.check(sum.type == term.type, "sum and term differ in type");
 }
 
-Status check_fill(const WordsView& words) {
-  return Operation("fill").check_words(words);
+Status check(const Arguments& operation, const Fill& call) {
+  return operation.check_words(call.words);
 }
 
-Status check_reset(const Mismatches* report) {
-  return Operation("reset").check_memory(report, 1, "report");
+Status check(const Arguments& operation, const Reset& call) {
+  return operation.check_memory(call.report, 1, "report");
 }
 
-Status check_verify(const WordsView& words, const Mismatches* report) {
-  constexpr Operation operation("verify");
-  EGT_TRY(operation.check_words(words));
-  return operation.check_memory(report, 1, "report");
+Status check(const Arguments& operation, const Verify& call) {
+  EGT_TRY(operation.check_words(call.words));
+  return operation.check_memory(call.report, 1, "report");
 }
 
-Status check_verify_sum(const VectorView& sum, const void* terms, int count, const Mismatches* report) {
-  constexpr Operation operation("verify_sum");
+Status check(const Arguments& operation, const VerifyAndFill& call) {
+  EGT_TRY(operation.check_words(call.words));
+  return operation.check_memory(call.report, 1, "report");
+}
+
+Status check(const Arguments& operation, const VerifySum& call) {
+  const auto& [sum, terms, count, report] = call;
   EGT_TRY(operation.check_gradient(sum, sum.count, "sum"));
   EGT_TRY(operation.check(sum.count <= std::numeric_limits<std::uint32_t>::max(), "sum has 2^32 elements"));
   EGT_TRY(operation.check(count >= 1, "there are no terms"));
@@ -375,33 +340,28 @@ Status check_verify_sum(const VectorView& sum, const void* terms, int count, con
   return operation.check_memory(report, 1, "report");
 }
 
-Status check_digest(const WordsView& words, const Digest* digest) {
-  constexpr Operation operation("digest");
-  EGT_TRY(operation.check_words(words));
-  return operation.check_memory(digest, 1, "digest");
+Status check(const Arguments& operation, const DigestWords& call) {
+  EGT_TRY(operation.check_words(call.words));
+  return operation.check_memory(call.digest, 1, "digest");
 }
 
-Status check_sum(const WordsView& words, const Digest* sums) {
-  constexpr Operation operation("sum");
-  EGT_TRY(operation.check_words(words));
-  return operation.check_memory(sums, 1, "sums");
+Status check(const Arguments& operation, const SumWords& call) {
+  EGT_TRY(operation.check_words(call.words));
+  return operation.check_memory(call.sums, 1, "sums");
 }
 
-Status check_sine_exponential(const WordsView& words, int iterations, const Digest* digest) {
-  constexpr Operation operation("sine_exponential");
-  EGT_TRY(operation.check_words(words));
-  EGT_TRY(operation.check(iterations >= 0, "iterations is below 0"));
-  return operation.check_memory(digest, 1, "digest");
+Status check(const Arguments& operation, const SineExponential& call) {
+  EGT_TRY(operation.check_words(call.words));
+  EGT_TRY(operation.check(call.iterations >= 0, "iterations is below 0"));
+  return operation.check_memory(call.digest, 1, "digest");
 }
 
-Status check_flip(const WordsView& words, const Flip& flip) {
-  constexpr Operation operation("flip");
-  EGT_TRY(operation.check_words(words));
-  return operation.check(words.count > 0 || flip.count == 0, "there are no words to flip");
+Status check(const Arguments& operation, const FlipWords& call) {
+  EGT_TRY(operation.check_words(call.words));
+  return operation.check(call.words.count > 0 || call.flip.count == 0, "there are no words to flip");
 }
 
-Status check_voxelize(const Voxelization& call) {
-  constexpr Operation operation("voxelize");
+Status check(const Arguments& operation, const Voxelization& call) {
   EGT_TRY(check_grid(operation, call.grid));
   if (call.count < 0 || call.count > Voxelization::max_points)
     return operation.wrong(fmt::format("{} points are not 0 .. {}", call.count, Voxelization::max_points));
@@ -415,8 +375,7 @@ Status check_voxelize(const Voxelization& call) {
                                  voxelization_scratch_bytes(call.count, call.grid));
 }
 
-Status check_fuse(const StreamFusion& call) {
-  constexpr Operation operation("fuse");
+Status check(const Arguments& operation, const StreamFusion& call) {
   const FusionShape& shape = call.shape;
   EGT_TRY(check_fusion_shape(operation, shape));
   for (int s = 0; s < shape.streams; ++s) {
@@ -430,6 +389,50 @@ Status check_fuse(const StreamFusion& call) {
   EGT_TRY(operation.check_memory(call.dropped, static_cast<std::uint64_t>(shape.batch), "dropped"));
   EGT_TRY(operation.check_alignment(call.scratch, alignof(math::Bracket), "scratch"));
   return operation.check_scratch(call.scratch, call.scratch_bytes, fusion_scratch_bytes(shape));
+}
+
+Status check(const Arguments& operation, const WriteSignal& call) {
+  return operation.check_memory(call.signal, 1, "signal");
+}
+
+Status check(const Arguments& operation, const AwaitSignal& call) {
+  return operation.check_memory(call.signal, 1, "signal");
+}
+
+template <typename T>
+constexpr bool needs_scratch =
+    std::is_same_v<T, Gemm> || std::is_same_v<T, ActivationGradient> || std::is_same_v<T, LossGradient>;
+
+}  // namespace
+
+Status check_times(const char* operation, const Event& from, const Event& to) {
+  const bool are_timed = from.use() == EventUse::timing && to.use() == EventUse::timing;
+  return Arguments(operation).check(are_timed, "an event created for order has no time");
+}
+
+Status check_takes_products(const Stream& stream) {
+  return Arguments("a stream").check(stream.use() == StreamUse::all, "it was made for no products");
+}
+
+Status check_signals(const void* pages, std::size_t bytes) {
+  constexpr std::uintptr_t page = 4096;
+  constexpr Arguments operation("register_signals");
+  EGT_TRY(operation.check(pages != nullptr && bytes > 0, "there is no memory to register"));
+  return operation.check(reinterpret_cast<std::uintptr_t>(pages) % page == 0, "the memory begins no page");
+}
+
+Status check_allocate_shared(std::size_t bytes) {
+  return Arguments("allocate_shared").check(bytes > 0, "there is nothing to share in 0 bytes");
+}
+
+Status Device::enqueue(const Operation& operation, Stream& stream) {
+  EGT_TRY(std::visit(
+      [&]<typename T>(const T& call) -> Status {
+        if constexpr (needs_scratch<T>) EGT_TRY(check_takes_products(stream));
+        return check(Arguments(T::name), call);
+      },
+      operation));
+  return enqueue_checked(operation, stream);
 }
 
 }  // namespace egt

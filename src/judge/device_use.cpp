@@ -177,14 +177,14 @@ std::string why_left_out(const Row& row, const Json& result) {
   return name == "io" && value_at<bool>(options, "no-io").value_or(false) ? "--no-io" : "";
 }
 
-Operation operation_of(const Row& row, const Json& result, const std::map<int, Parts>& ranks,
-                       const std::set<int>& idle) {
+VerifiedOperation operation_of(const Row& row, const Json& result, const std::map<int, Parts>& ranks,
+                               const std::set<int>& idle) {
   const WrongResults wrong = wrong_results(row, result, idle);
-  Operation operation{.name = row.name,
-                      .how = {},
-                      .failure = wrong.text(),
-                      .left_out = why_left_out(row, result),
-                      .devices = {}};
+  VerifiedOperation operation{.name = row.name,
+                              .how = {},
+                              .failure = wrong.text(),
+                              .left_out = why_left_out(row, result),
+                              .devices = {}};
   std::optional<std::uint64_t> least;
   for (const auto& [rank, parts] : ranks) {
     const std::uint64_t count = row.count(part(parts, row.part), parts);
@@ -351,7 +351,7 @@ ReadinessReasons reasons_of(const Readiness& readiness, const Json& result) {
                                          use.label, use.why_idle));
   }
   for (std::size_t i = 0; i < std::size(rows); ++i) {
-    const Operation& operation = readiness.operations[i];
+    const VerifiedOperation& operation = readiness.operations[i];
     for (const OperationOnDevice& one : operation.devices)
       if (operation.left_out.empty() && one.count == 0 && !one.is_wrong && !devices.at(one.rank)->is_lost &&
           !part_failed(result, one.rank, rows[i].part))

@@ -34,7 +34,7 @@ struct OperationOnDevice {
   bool verified() const { return count > 0 && !is_wrong; }
 };
 
-struct Operation {
+struct VerifiedOperation {
   std::string name;
   std::string how;  ///< how it was verified, with the min count over devices; empty: not verified anywhere
   std::string failure;   ///< wrong results detected in this operation; empty: none
@@ -44,7 +44,7 @@ struct Operation {
 
 struct Readiness {
   std::vector<DeviceUse> devices;
-  std::vector<Operation> operations;  ///< always the same set, in table order
+  std::vector<VerifiedOperation> operations;  ///< always the same set, in table order
 };
 
 /// Evaluates the result of a `verify` run. A device is idle if one of these holds:

@@ -102,7 +102,7 @@ Status Pass::forward(const PassPlan& plan, PassObserver& companion) {
     if (is_output) break;
     const Activation activation{output, call.plan.parameters.bias(layer), extreme_term(call, number)};
     EGT_TRY(call.companion.before(activation));
-    EGT_TRY(device_.activate(activation.h, activation.bias, activation.extreme, stream_));
+    EGT_TRY(device_.enqueue(activation, stream_));
     EGT_TRY(made(call, {TensorKind::activation, number}, output));
     EGT_TRY(call.companion.after(activation, {TensorKind::activation, number}));
   }
@@ -174,7 +174,7 @@ Status Pass::mask(const Call& call, std::size_t layer, MatrixView gradient) {
   const PassTensor tensor{TensorKind::input_gradient, static_cast<int>(layer)};
   const ActivationGradient operation{gradient, call.activation(layer), bias_gradient(call, below)};
   EGT_TRY(call.companion.before(operation));
-  EGT_TRY(device_.activation_gradient(gradient, operation.h, operation.bias_gradient, stream_));
+  EGT_TRY(device_.enqueue(operation, stream_));
   EGT_TRY(add_bias_gradient(call, below));
   EGT_TRY(made(call, tensor, gradient));
   return call.companion.after(operation, tensor);

@@ -71,9 +71,7 @@ OptimizerStep TrainedState::step_of(const GradientBucket& bucket, VectorView gra
 }
 
 Status TrainedState::update(const OptimizerStep& step, Stream& stream) {
-  if (const auto* sgd = std::get_if<math::Sgd>(&step.rule))
-    return device_.sgd_step(step.range, step.first, *sgd, stream);
-  return device_.adam_step(step.range, step.first, step.second, std::get<math::Adam>(step.rule), stream);
+  return device_.enqueue(step, stream);
 }
 
 std::vector<const Buffer*> TrainedState::buffers() const {

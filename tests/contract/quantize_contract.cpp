@@ -19,7 +19,7 @@ constexpr QuantizedShape quantized_shapes[] = {{1, 1},   {1, 17},    {17, 1},  {
 constexpr std::uint8_t untouched = 0xA5;
 
 /// A matrix of bytes in device memory with padding between its rows.
-struct Copy {
+struct QuantizedCopy {
   Buffer memory;
   MatrixView view;
 
@@ -38,8 +38,8 @@ class Quantized {
  public:
   explicit Quantized(DeviceContract& suite) : suite_(suite) {}
 
-  Copy copy(ElementType type, std::int64_t rows, std::int64_t columns, std::int64_t padding) {
-    Copy made{{}, {nullptr, type, rows, columns, columns + padding}};
+  QuantizedCopy copy(ElementType type, std::int64_t rows, std::int64_t columns, std::int64_t padding) {
+    QuantizedCopy made{{}, {nullptr, type, rows, columns, columns + padding}};
     made.memory = suite_.upload_values(made.expected_elsewhere());
     made.view.data = made.memory.data();
     return made;
@@ -52,8 +52,8 @@ class Quantized {
                              to_string(type), padding, straight ? ", copy" : "",
                              turned ? ", transposed" : ""));
     const DeviceMatrix from = suite_.upload(x);
-    const Copy same = copy(type, x.rows(), x.columns(), padding),
-               other = copy(type, x.columns(), x.rows(), padding);
+    const QuantizedCopy same = copy(type, x.rows(), x.columns(), padding),
+                        other = copy(type, x.columns(), x.rows(), padding);
     const Buffer scale = suite_.upload_values(std::vector<float>{-1});
     EXPECT_OK(suite_.device().quantize({.x = from.view,
                                         .copy = straight ? same.view : MatrixView(),
@@ -117,7 +117,7 @@ TEST_P(DeviceContract, ZerosHaveTheScaleOneAndWhatIsNotFiniteHasNone) {
        {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     x.set(7, 9, bad);
     const DeviceMatrix from = upload(x);
-    const Copy made = quantized.copy(ElementType::f8, 32, 48, 0);
+    const QuantizedCopy made = quantized.copy(ElementType::f8, 32, 48, 0);
     const Buffer scale = upload_values(std::vector<float>{-1});
     EXPECT_OK(device().quantize(
         {.x = from.view, .copy = made.view, .transposed = {}, .scale = scale.as<float>()}, stream()));
@@ -138,8 +138,8 @@ TEST_P(DeviceContract, ProductsTakeTheScalesIntoAccount) {
   const Buffer scales = upload_values(std::vector<float>(1 + apart, -1));
   for (const bool a_is_e5m2 : {false, true})
     for (const ElementType type : {ElementType::f32, ElementType::bf16}) {
-      const Copy qa = quantized.copy(a_is_e5m2 ? ElementType::f8_e5m2 : ElementType::f8, m, k, 0),
-                 qb = quantized.copy(a_is_e5m2 ? ElementType::f8 : ElementType::f8_e5m2, n, k, 0);
+      const QuantizedCopy qa = quantized.copy(a_is_e5m2 ? ElementType::f8_e5m2 : ElementType::f8, m, k, 0),
+                          qb = quantized.copy(a_is_e5m2 ? ElementType::f8 : ElementType::f8_e5m2, n, k, 0);
       EXPECT_OK(device().quantize(
           {.x = on_a.view, .copy = qa.view, .transposed = {}, .scale = scales.as<float>()}, stream()));
       EXPECT_OK(device().quantize(

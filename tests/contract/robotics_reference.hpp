@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "egt/device/stream_fusion.hpp"
-#include "egt/device/voxelization.hpp"
+#include "egt/core/stream_fusion.hpp"
+#include "egt/core/voxelization.hpp"
 #include "reference.hpp"
 
 /// The expected results of voxelize and fuse, computed with plain loops.

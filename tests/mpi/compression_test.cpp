@@ -5,9 +5,9 @@
 #include <cstring>
 #include <numeric>
 
-#include "device/injection/forwarding_device.hpp"
 #include "model/mlp_trainer.hpp"
 #include "ranks_on_host.hpp"
+#include "tests/support/changed_device.hpp"
 #include "tests/support/corrupting_communicator.hpp"
 #include "tests/support/single_rank_communicator.hpp"
 #include "tests/support/state_digests.hpp"
@@ -20,18 +20,6 @@ using ::testing::Each;
 using Floats = std::vector<float>;
 
 constexpr std::int64_t batch_each = 12;
-
-/// While broken, one selected value has a flipped bit.
-class WrongSelection final : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status select_top_k(const TopKSelection& call, Stream& stream) override {
-    EGT_TRY(ForwardingDevice::select_top_k(call, stream));
-    if (!broken) return {};
-    return flip({reinterpret_cast<std::uint32_t*>(call.selected.data), 2}, {.first = 1}, stream);
-  }
-  bool broken = false;
-};
 
 class CompressedGradients : public RanksOnHost {
  protected:
@@ -186,11 +174,18 @@ TEST_F(CompressedGradients, AWrongGradientShowsInTheReplayOfItsRank) {
 }
 
 TEST_F(CompressedGradients, AWrongSelectionShowsInTheReplayOfItsRank) {
-  WrongSelection wrong(std::move(open_host_device_of_rank().value()));
-  auto trainer = make(wrong, *real, config(0.05));
+  bool is_broken = false;  // one selected value has a flipped bit
+  const auto wrong = changed<TopKSelection>(
+      std::move(open_host_device_of_rank().value()),
+      [&](const TopKSelection& call, const Enqueue& enqueue) -> Status {
+        EGT_TRY(enqueue(call));
+        if (!is_broken) return {};
+        return enqueue(FlipWords{{reinterpret_cast<std::uint32_t*>(call.selected.data), 2}, {.first = 1}});
+      });
+  auto trainer = make(*wrong, *real, config(0.05));
   const std::vector<PassTensor> tensors = trainer->replay_tensors();
   const std::vector<Digest> clean = replayed(*trainer);
-  wrong.broken = rank() == 0;
+  is_broken = rank() == 0;
   const std::vector<Digest> again = replayed(*trainer);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const bool is_compressed =

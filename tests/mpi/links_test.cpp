@@ -62,9 +62,12 @@ class LateHostDevice final : public ForwardingDevice {
     info_.backend = "a GPU's";
   }
   const DeviceInfo& info() const override { return info_; }
-  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
-    if (bytes == 8) std::this_thread::sleep_for(late_);
-    return ForwardingDevice::copy(to, from, bytes, stream);
+
+ protected:
+  Status enqueue_checked(const Operation& operation, Stream& stream) override {
+    if (const auto* copy = std::get_if<Copy>(&operation); copy && copy->bytes == 8)
+      std::this_thread::sleep_for(late_);
+    return ForwardingDevice::enqueue_checked(operation, stream);
   }
 
  private:

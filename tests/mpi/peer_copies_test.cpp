@@ -5,22 +5,11 @@
 #include <gmock/gmock.h>
 
 #include "ranks_on_host.hpp"
+#include "tests/support/changed_device.hpp"
 #include "tests/support/workload_fixture.hpp"
 
 namespace egt::test {
 namespace {
-
-/// Omits copies of whole chunks once enabled.
-class LosingDevice : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
-    if (loses && bytes >= smallest_chunk) return {};
-    return ForwardingDevice::copy(to, from, bytes, stream);
-  }
-  static constexpr std::size_t smallest_chunk = 1 << 16;
-  std::atomic<bool> loses = false;
-};
 
 /// Cannot open memory shared by other ranks.
 class LonelyDevice : public ForwardingDevice {
@@ -81,9 +70,11 @@ TEST_F(PeerCopiesOfRanks, EachCopiesFromTheOneBeforeIt) {
 
 TEST_F(PeerCopiesOfRanks, CopiesThatMoveNothingAreFaultsOfThePair) {
   if (size() < 2) GTEST_SKIP() << "one rank has no neighbours";
-  auto losing = std::make_unique<LosingDevice>(std::move(device));
-  std::atomic<bool>& loses = losing->loses;
-  device = std::move(losing);
+  std::atomic<bool> loses = false;  // copies of whole chunks
+  device = changed<Copy>(std::move(device), [&](const Copy& call, const Enqueue& enqueue) {
+    constexpr std::size_t smallest_chunk = 1 << 16;
+    return loses && call.bytes >= smallest_chunk ? Status() : enqueue(call);
+  });
   run({}, [&] { loses = rank() == 1; });
   ASSERT_EQ(faults.empty(), rank() != 1);
   EXPECT_EQ(report.success, rank() != 1);

@@ -40,22 +40,30 @@ class CorruptingDevice : public ForwardingDevice {
   void spoil_next_copy(std::size_t bytes) { spoilt_bytes_ = bytes; }
   void spoil_before_next_copy(std::size_t bytes) { spoilt_source_bytes_ = bytes; }
 
-  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
-    const auto spoil = [&](const void* data) {
+ protected:
+  Status enqueue_checked(const Operation& operation, Stream& stream) override {
+    return std::visit([&](const auto& call) { return change(call, stream); }, operation);
+  }
+
+ private:
+  Status change(const auto& call, Stream& stream) { return ForwardingDevice::enqueue_checked(call, stream); }
+  Status change(const Copy& call, Stream& stream) {
+    const auto& [to, from, bytes] = call;
+    const auto spoil = [&, size = bytes](const void* data) {
       auto* const words = static_cast<std::uint32_t*>(const_cast<void*>(data));
-      return flip({words, bytes / sizeof(std::uint32_t)}, {.mask = 1u << 20}, stream);
+      return flip({words, size / sizeof(std::uint32_t)}, {.mask = 1u << 20}, stream);
     };
     if (bytes == spoilt_source_bytes_) EGT_TRY(spoil(from));
-    EGT_TRY(ForwardingDevice::copy(to, from, bytes, stream));
+    EGT_TRY(ForwardingDevice::enqueue_checked(call, stream));
     if (bytes == spoilt_bytes_) EGT_TRY(spoil(to));
     for (std::size_t* one : {&spoilt_bytes_, &spoilt_source_bytes_})
       if (bytes == *one) *one = 0;
     return {};
   }
-  Status gemm(const Gemm& gemm, Stream& stream) override {
+  Status change(const Gemm& gemm, Stream& stream) {
     Gemm made = gemm;
     if (error_ == SystematicError::no_epilogue) made.relu_bias = {};
-    EGT_TRY(ForwardingDevice::gemm(made, stream));
+    EGT_TRY(ForwardingDevice::enqueue_checked(made, stream));
     if (error_ == SystematicError::middle_element || error_ == SystematicError::middle_bit)
       EGT_TRY(change_middle(gemm.d, stream));
     if (!broken_) return {};
@@ -63,47 +71,43 @@ class CorruptingDevice : public ForwardingDevice {
     const WordsView first_row{static_cast<std::uint32_t*>(gemm.d.data), bytes / sizeof(std::uint32_t)};
     return flip(first_row, flip_, stream);
   }
-  Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) override {
+  Status change(const Activation& call, Stream& stream) {
+    Activation made = call;
     if (error_ == SystematicError::no_activation)
-      return extreme.digest ? set_zero(extreme.digest, sizeof *extreme.digest, stream) : Status();
+      return made.extreme.digest ? set_zero(made.extreme.digest, sizeof(Digest), stream) : Status();
     if (error_ == SystematicError::no_bias) {
-      const auto bytes = static_cast<std::size_t>(h.columns) * sizeof(float);
+      const auto bytes = static_cast<std::size_t>(made.h.columns) * sizeof(float);
       if (zeros_.bytes() < bytes) {
         EGT_TRY_ASSIGN(zeros_, allocate(bytes));
       }
       EGT_TRY(set_zero(zeros_.data(), bytes, stream));
-      bias = zeros_.as<float>();
+      made.bias = zeros_.as<float>();
     }
-    return ForwardingDevice::activate(h, bias, extreme, stream);
+    return ForwardingDevice::enqueue_checked(made, stream);
   }
-  Status loss_gradient(const LossGradient& call, Stream& stream) override {
+  Status change(const LossGradient& call, Stream& stream) {
     if (error_ == SystematicError::no_loss_gradient) return set_zero(call.loss, sizeof *call.loss, stream);
-    return ForwardingDevice::loss_gradient(call, stream);
+    return ForwardingDevice::enqueue_checked(call, stream);
   }
-  Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
-                             Stream& stream) override {
+  Status change(const ActivationGradient& call, Stream& stream) {
     if (error_ == SystematicError::no_mask) return {};
-    EGT_TRY(ForwardingDevice::activation_gradient(gradient, h, bias_gradient, stream));
+    EGT_TRY(ForwardingDevice::enqueue_checked(call, stream));
     if (error_ != SystematicError::no_bias_gradient) return {};
-    return set_zero(bias_gradient.data,
-                    static_cast<std::size_t>(bias_gradient.count) * size_of(bias_gradient.type), stream);
+    return set_zero(call.bias_gradient.data, call.bias_gradient.bytes(), stream);
   }
-  Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
-                  Stream& stream) override {
+  Status change(const OptimizerStep& call, Stream& stream) {
+    OptimizerStep made = call;
+    if (auto* const adam = std::get_if<math::Adam>(&made.rule)) {
+      if (error_ == SystematicError::wrong_decay) adam->beta2 = 0.99f;
+      return ForwardingDevice::enqueue_checked(made, stream);
+    }
     if (error_ == SystematicError::no_update) return {};
-    EGT_TRY(ForwardingDevice::sgd_step(range, velocity, rule, stream));
+    EGT_TRY(ForwardingDevice::enqueue_checked(made, stream));
     constexpr int struck = 9;  // odd: on one rank, each update of the second state precedes that of the first
     if (error_ != SystematicError::wrong_copy || updates_++ != struck) return {};
-    return flip({static_cast<std::uint32_t*>(range.compute_copy.data), 2}, {.mask = 1u << 4}, stream);
-  }
-  Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
-                   Stream& stream) override {
-    math::Adam changed = rule;
-    if (error_ == SystematicError::wrong_decay) changed.beta2 = 0.99f;
-    return ForwardingDevice::adam_step(range, first, second, changed, stream);
+    return flip({static_cast<std::uint32_t*>(call.range.compute_copy.data), 2}, {.mask = 1u << 4}, stream);
   }
 
- private:
   /// On the host device, after the GEMM.
   Status change_middle(const MatrixView& d, Stream& stream) {
     EGT_TRY(synchronize(stream, 60));

@@ -56,15 +56,12 @@ class CudaDevice : public Device {
   Status synchronize(Stream& stream, double timeout_seconds) override;
   Status forget_failure(Stream& stream, double timeout_seconds) override;
 
-  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override;
-  Status set_zero(void* data, std::size_t bytes, Stream& stream) override;
-
   Result<std::unique_ptr<CapturedWork>> capture(Stream& stream, std::function<Status()> enqueue) override {
     EGT_TRY(select_cuda_device(index_));
     return capture_graph(as_cuda(stream), enqueue);
   }
   Status enqueue_captured(CapturedWork& work, Stream& stream) override {
-    return enqueue(stream, "launch a graph", [&](CudaStream& s) { return launch_graph(work, s); });
+    return put_held(stream, "a graph", [&](CudaStream& s) { return launch_graph(work, s); });
   }
   Status allow_holds() override { return hold_.allow(*this); }
   void hold(bool is_held) override { hold_.set(is_held); }
@@ -74,47 +71,11 @@ class CudaDevice : public Device {
     EGT_TRY(check_signals(pages, bytes));
     return signals_.register_pages(index_, pages, bytes);
   }
-  Status write_signal(std::uint32_t* signal, std::uint32_t number, Stream& stream) override {
-    return put(stream, "write a signal",
-               [&](CudaStream& s) { return signals_.write(signal, number, s.native()); });
+
+ protected:
+  Status enqueue_checked(const Operation& operation, Stream& stream) override {
+    return std::visit([&](const auto& call) { return start(call, stream); }, operation);
   }
-  Status await_signal(const std::uint32_t* signal, std::uint32_t number, Stream& stream) override {
-    return put(stream, "await a signal",
-               [&](CudaStream& s) { return signals_.await(signal, number, s.native()); });
-  }
-  Status add(VectorView sum, VectorView term, Stream& stream) override;
-
-  Status gemm(const Gemm& gemm, Stream& stream) override;
-  Status verify_gemm(const Gemm& gemm, GemmMismatches* report, Stream& stream) override;
-  Status quantize(const Quantization& call, Stream& stream) override;
-  Status cast(VectorView to, VectorView from, Stream& stream) override;
-  Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) override;
-  Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) override;
-  Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
-                             Stream& stream) override;
-  Status loss_gradient(const LossGradient& call, Stream& stream) override;
-  Status softmax_loss(const SoftmaxLoss& call, Stream& stream) override;
-  Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
-                  Stream& stream) override;
-  Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
-                   Stream& stream) override;
-  Status select_top_k(const TopKSelection& call, Stream& stream) override;
-  Status scatter_add(VectorView sum, SparseView elements, Stream& stream) override;
-
-  Status fill(WordsView words, const Pattern& pattern, Stream& stream) override;
-  Status reset(Mismatches* report, Stream& stream) override;
-  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) override;
-  Status verify_sum(VectorView sum, const void* terms, int count, Mismatches* report,
-                    Stream& stream) override;
-  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
-                         Mismatches* report, Stream& stream) override;
-  Status digest(WordsView words, Digest* digest, Stream& stream) override;
-  Status sum(WordsView words, Digest* sums, Stream& stream) override;
-  Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override;
-  Status flip(WordsView words, const Flip& flip, Stream& stream) override;
-
-  Status voxelize(const Voxelization& call, Stream& stream) override;
-  Status fuse(const StreamFusion& call, Stream& stream) override;
 
  private:
   kernels::Launch launch_on(CudaStream& stream) const {
@@ -122,24 +83,51 @@ class CudaDevice : public Device {
     return {stream.native(), info_.multiprocessors, width, stream.scratch(), overlaps_};
   }
 
-  /// Enqueues work: `start(stream)` returns a cudaError_t as an int. A failed stream rejects further work, so
-  /// its first error is the one reported.
-  template <typename Start>
-  Status enqueue(Stream& stream, std::string_view doing, Start&& start) {
+  /// Operations that are one launch of kernels.
+  template <typename Call>
+  Status start(const Call& call, Stream& stream) {
+    return put_held(stream, Call::name, [&](CudaStream& s) { return kernels::enqueue(launch_on(s), call); });
+  }
+  Status start(const Copy& call, Stream& stream);
+  Status start(const SetZero& call, Stream& stream);
+  Status start(const WriteSignal& call, Stream& stream) {
+    return put(stream, call.name,
+               [&](CudaStream& s) { return signals_.write(call.signal, call.number, s.native()); });
+  }
+  Status start(const AwaitSignal& call, Stream& stream) {
+    return put(stream, call.name,
+               [&](CudaStream& s) { return signals_.await(call.signal, call.number, s.native()); });
+  }
+  Status start(const Gemm& gemm, Stream& stream);
+  Status start(const Activation& call, Stream& stream);
+  Status start(const ActivationGradient& call, Stream& stream) {
+    EGT_TRY(check_column_sums(call.gradient));
+    return start<ActivationGradient>(call, stream);
+  }
+  Status start(const LossGradient& call, Stream& stream) {
+    EGT_TRY(check_column_sums(call.z));
+    return start<LossGradient>(call, stream);
+  }
+
+  /// Enqueues work: `launch(stream)` returns a cudaError_t as an int. A failed stream rejects further work,
+  /// so its first error is the one reported.
+  template <typename Launch>
+  Status put_held(Stream& stream, std::string_view work, Launch&& launch) {
     EGT_TRY(begin_held(stream));
-    return put(stream, doing, std::forward<Start>(start));
+    return put(stream, work, std::forward<Launch>(launch));
   }
   /// The same, but never held back.
-  template <typename Start>
-  Status put(Stream& any, std::string_view doing, Start&& start) {
+  template <typename Launch>
+  Status put(Stream& any, std::string_view work, Launch&& launch) {
     CudaStream& stream = as_cuda(any);
     EGT_TRY(stream.first_error());
     EGT_TRY(select_cuda_device(index_));
-    return stream.keep(cuda_status(static_cast<cudaError_t>(start(stream)), doing));
+    const auto error = static_cast<cudaError_t>(launch(stream));
+    return error == cudaSuccess ? Status() : stream.keep(cuda_status(error, fmt::format("enqueue {}", work)));
   }
   Status begin_held(Stream& stream) {
     if (!hold_.is_allowed()) return {};
-    return put(stream, "hold work back", [this](CudaStream& s) { return hold_.begin(launch_on(s)); });
+    return put(stream, "a hold", [this](CudaStream& s) { return hold_.begin(launch_on(s)); });
   }
 
   const int index_;
@@ -166,12 +154,12 @@ Result<std::unique_ptr<Event>> CudaDevice::create_event(EventUse use) {
 }
 
 Status CudaDevice::record(Event& event, Stream& stream) {
-  return put(stream, "record an event",
+  return put(stream, "an event",
              [&](CudaStream& s) { return cudaEventRecord(as_cuda(event).native(), s.native()); });
 }
 
 Status CudaDevice::wait(Stream& stream, const Event& event) {
-  return put(stream, "wait for an event",
+  return put(stream, "a wait for an event",
              [&](CudaStream& s) { return cudaStreamWaitEvent(s.native(), as_cuda(event).native(), 0); });
 }
 
@@ -192,7 +180,7 @@ Result<double> CudaDevice::elapsed_ms(const Event& from, const Event& to) {
   EGT_TRY(select_cuda_device(index_));
   float milliseconds = 0;
   EGT_TRY(cuda_status(cudaEventElapsedTime(&milliseconds, as_cuda(from).native(), as_cuda(to).native()),
-                      "tell the time between two events"));
+                      "measure the time between two events"));
   return static_cast<double>(milliseconds);
 }
 
@@ -210,17 +198,16 @@ Status CudaDevice::forget_failure(Stream& stream, double timeout_seconds) {
   return synchronize(stream, timeout_seconds);
 }
 
-Status CudaDevice::copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
-  EGT_TRY(check_copy(to, from, bytes));
-  return enqueue(stream, "copy memory", [&](CudaStream& s) {
-    return bytes == 0 ? cudaSuccess : cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s.native());
+Status CudaDevice::start(const Copy& call, Stream& stream) {
+  return put_held(stream, call.name, [&](CudaStream& s) {
+    return call.bytes == 0 ? cudaSuccess
+                           : cudaMemcpyAsync(call.to, call.from, call.bytes, cudaMemcpyDefault, s.native());
   });
 }
 
-Status CudaDevice::set_zero(void* data, std::size_t bytes, Stream& stream) {
-  EGT_TRY(check_set_zero(data, bytes));
-  return enqueue(stream, "clear memory", [&](CudaStream& s) {
-    return bytes == 0 ? cudaSuccess : cudaMemsetAsync(data, 0, bytes, s.native());
+Status CudaDevice::start(const SetZero& call, Stream& stream) {
+  return put_held(stream, call.name, [&](CudaStream& s) {
+    return call.bytes == 0 ? cudaSuccess : cudaMemsetAsync(call.data, 0, call.bytes, s.native());
   });
 }
 
@@ -233,206 +220,33 @@ Result<SharedBuffer> CudaDevice::allocate_shared(std::size_t bytes) {
   return shared_.share(std::move(memory), bytes);
 }
 
-Status CudaDevice::add(VectorView sum, VectorView term, Stream& stream) {
-  EGT_TRY(check_add(sum, term));
-  return enqueue(stream, "add vectors", [&](CudaStream& s) { return kernels::add(launch_on(s), sum, term); });
-}
-
-Status CudaDevice::gemm(const Gemm& gemm, Stream& stream) {
+Status CudaDevice::start(const Gemm& gemm, Stream& stream) {
   if (const Support support = supports(gemm.precision); !support.yes())
     return Status(StatusCode::unsupported, support.why_not);
-  EGT_TRY(check_takes_products(stream));
-  EGT_TRY(check_gemm(gemm));
   if (gemm.d.count() == 0) return {};
   if (gemm.a.count() == 0)  // an empty sum: only beta applies
-    return enqueue(stream, "scale a matrix",
-                   [&](CudaStream& s) { return kernels::scale(launch_on(s), gemm.d, gemm.beta); });
+    return put_held(stream, gemm.name,
+                    [&](CudaStream& s) { return kernels::scale(launch_on(s), gemm.d, gemm.beta); });
   EGT_TRY(begin_held(stream));
   EGT_TRY(as_cuda(stream).first_error());
   EGT_TRY(select_cuda_device(index_));
   return gemms_.multiply(gemm, as_cuda(stream));
 }
 
-Status CudaDevice::quantize(const Quantization& call, Stream& stream) {
-  EGT_TRY(check_quantize(call));
-  return enqueue(stream, "quantize", [&](CudaStream& s) {
-    return kernels::quantize(launch_on(s), call.x, call.copy, call.transposed, call.scale);
-  });
-}
-
-Status CudaDevice::cast(VectorView to, VectorView from, Stream& stream) {
-  EGT_TRY(check_cast(to, from));
-  return enqueue(stream, "cast", [&](CudaStream& s) { return kernels::cast(launch_on(s), to, from); });
-}
-
-Status CudaDevice::randomize(VectorView out, const RandomSequence& sequence, Stream& stream) {
-  EGT_TRY(check_randomize(out));
-  return enqueue(stream, "randomize", [&](CudaStream& s) {
-    return kernels::randomize(launch_on(s), out, sequence.seed, sequence.sequence, sequence.first,
-                              sequence.scale);
-  });
-}
-
-Status CudaDevice::activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) {
-  EGT_TRY(check_activate(h, bias, extreme));
-  // If work may be held back, split it so that no operation lasts much longer than a millisecond.
+/// If work may be held back, splits it so that no operation lasts much longer than a millisecond.
+Status CudaDevice::start(const Activation& call, Stream& stream) {
+  const auto& [h, bias, extreme] = call;
   constexpr std::int64_t turns_of_a_piece = 100'000'000;
   const std::int64_t turns_of_a_row = std::max<std::int64_t>(1, h.columns * extreme.iterations);
   const bool is_cut = hold_.is_allowed() && extreme.iterations > 0;
   const std::int64_t rows = is_cut ? std::max<std::int64_t>(1, turns_of_a_piece / turns_of_a_row)
                                    : std::max<std::int64_t>(1, h.rows);
-  for (std::int64_t first = 0; first == 0 || first < h.rows; first += rows)
-    EGT_TRY(enqueue(stream, "apply an activation", [&](CudaStream& s) {
-      return kernels::activate(
-          launch_on(s), h.row_range(first, std::min(rows, h.rows - first)), bias,
-          {extreme.iterations, extreme.first_row, first, extreme.digest, extreme.fault, extreme.fault_turn});
-    }));
+  for (std::int64_t first = 0; first == 0 || first < h.rows; first += rows) {
+    const Activation piece{h.row_range(first, std::min(rows, h.rows - first)), bias, extreme};
+    EGT_TRY(put_held(stream, call.name,
+                     [&](CudaStream& s) { return kernels::enqueue(launch_on(s), piece, first); }));
+  }
   return {};
-}
-
-Status CudaDevice::verify_gemm(const Gemm& gemm, GemmMismatches* report, Stream& stream) {
-  EGT_TRY(check_verify_gemm(gemm, report));
-  const std::int64_t terms = gemm.a_transposed ? gemm.a.rows : gemm.a.columns;
-  const GemmRounding rounding =
-      GemmRounding::of(gemm.precision, gemm.d.type, terms, gemm.relu_bias.data != nullptr);
-  return enqueue(stream, "verify a GEMM", [&](CudaStream& s) {
-    return kernels::verify_gemm(launch_on(s),
-                                {gemm.a, gemm.b, gemm.d, gemm.a_transposed, gemm.b_transposed, gemm.a_scale,
-                                 gemm.b_scale, gemm.relu_bias},
-                                rounding, report);
-  });
-}
-
-Status CudaDevice::activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
-                                       Stream& stream) {
-  EGT_TRY(check_takes_products(stream));
-  EGT_TRY(check_activation_gradient(gradient, h, bias_gradient));
-  EGT_TRY(check_column_sums(gradient));
-  return enqueue(stream, "compute an activation's gradient", [&](CudaStream& s) {
-    return kernels::activation_gradient(launch_on(s), gradient, h, bias_gradient);
-  });
-}
-
-Status CudaDevice::loss_gradient(const LossGradient& call, Stream& stream) {
-  EGT_TRY(check_takes_products(stream));
-  EGT_TRY(check_loss_gradient(call));
-  EGT_TRY(check_column_sums(call.z));
-  const kernels::LossArguments arguments{
-      call.z, call.x, call.bias, call.target_seed, call.gradient_scale, call.bias_gradient, call.loss};
-  return enqueue(stream, "compute the loss",
-                 [&](CudaStream& s) { return kernels::loss_gradient(launch_on(s), arguments); });
-}
-
-Status CudaDevice::softmax_loss(const SoftmaxLoss& call, Stream& stream) {
-  EGT_TRY(check_softmax_loss(call));
-  const kernels::SoftmaxArguments arguments{call.logits,         call.labels, call.first_label,
-                                            call.gradient_scale, call.losses, call.larger};
-  return enqueue(stream, "compute the loss of a softmax",
-                 [&](CudaStream& s) { return kernels::softmax_loss(launch_on(s), arguments); });
-}
-
-Status CudaDevice::sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
-                            Stream& stream) {
-  EGT_TRY(check_sgd_step(range, velocity, rule));
-  return enqueue(stream, "update weights", [&](CudaStream& s) {
-    return kernels::sgd_step(launch_on(s), range.weights, range.gradient, range.compute_copy, velocity, rule);
-  });
-}
-
-Status CudaDevice::adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
-                             Stream& stream) {
-  EGT_TRY(check_adam_step(range, first, second));
-  return enqueue(stream, "update weights", [&](CudaStream& s) {
-    return kernels::adam_step(launch_on(s), range.weights, range.gradient, range.compute_copy, first, second,
-                              rule);
-  });
-}
-
-Status CudaDevice::select_top_k(const TopKSelection& call, Stream& stream) {
-  EGT_TRY(check_select_top_k(call));
-  return enqueue(stream, "select the largest",
-                 [&](CudaStream& s) { return kernels::select_top_k(launch_on(s), call); });
-}
-
-Status CudaDevice::scatter_add(VectorView sum, SparseView elements, Stream& stream) {
-  EGT_TRY(check_scatter_add(sum, elements));
-  return enqueue(stream, "add sparse elements",
-                 [&](CudaStream& s) { return kernels::scatter_add(launch_on(s), sum, elements); });
-}
-
-Status CudaDevice::fill(WordsView words, const Pattern& pattern, Stream& stream) {
-  EGT_TRY(check_fill(words));
-  return enqueue(stream, "fill memory",
-                 [&](CudaStream& s) { return kernels::fill(launch_on(s), words, pattern); });
-}
-
-Status CudaDevice::reset(Mismatches* report, Stream& stream) {
-  EGT_TRY(check_reset(report));
-  return enqueue(stream, "reset a report",
-                 [&](CudaStream& s) { return kernels::reset(launch_on(s), report); });
-}
-
-Status CudaDevice::verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) {
-  EGT_TRY(check_verify(words, report));
-  return enqueue(stream, "verify memory",
-                 [&](CudaStream& s) { return kernels::verify(launch_on(s), words, expected, report); });
-}
-
-Status CudaDevice::verify_sum(VectorView sum, const void* terms, int count, Mismatches* report,
-                              Stream& stream) {
-  EGT_TRY(check_verify_sum(sum, terms, count, report));
-  return enqueue(stream, "verify a sum",
-                 [&](CudaStream& s) { return kernels::verify_sum(launch_on(s), sum, terms, count, report); });
-}
-
-Status CudaDevice::verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next,
-                                   Direction direction, Mismatches* report, Stream& stream) {
-  EGT_TRY(check_verify(words, report));
-  return enqueue(stream, "verify and fill memory", [&](CudaStream& s) {
-    return kernels::verify_and_fill(launch_on(s), words, expected, next, direction == Direction::descending,
-                                    report);
-  });
-}
-
-Status CudaDevice::digest(WordsView words, Digest* digest, Stream& stream) {
-  EGT_TRY(check_digest(words, digest));
-  return enqueue(stream, "digest memory",
-                 [&](CudaStream& s) { return kernels::digest(launch_on(s), words, digest); });
-}
-
-Status CudaDevice::sum(WordsView words, Digest* sums, Stream& stream) {
-  EGT_TRY(check_sum(words, sums));
-  return enqueue(stream, "sum memory",
-                 [&](CudaStream& s) { return kernels::sum(launch_on(s), words, sums); });
-}
-
-Status CudaDevice::sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) {
-  EGT_TRY(check_sine_exponential(words, iterations, digest));
-  return enqueue(stream, "compute sines and exponentials", [&](CudaStream& s) {
-    return kernels::sine_exponential(launch_on(s), words, iterations, digest);
-  });
-}
-
-Status CudaDevice::flip(WordsView words, const Flip& flip, Stream& stream) {
-  EGT_TRY(check_flip(words, flip));
-  return enqueue(stream, "inject wrong words",
-                 [&](CudaStream& s) { return kernels::flip(launch_on(s), words, flip); });
-}
-
-Status CudaDevice::voxelize(const Voxelization& call, Stream& stream) {
-  EGT_TRY(check_voxelize(call));
-  const kernels::VoxelizeArguments arguments{call.grid,     call.points, call.count,  call.occupancy,
-                                             call.features, call.counts, call.scratch};
-  return enqueue(stream, "voxelize points",
-                 [&](CudaStream& s) { return kernels::voxelize(launch_on(s), arguments); });
-}
-
-Status CudaDevice::fuse(const StreamFusion& call, Stream& stream) {
-  EGT_TRY(check_fuse(call));
-  const kernels::FuseArguments arguments{call.shape, call.times,   call.values, call.timeline,
-                                         call.fused, call.dropped, call.scratch};
-  return enqueue(stream, "fuse streams",
-                 [&](CudaStream& s) { return kernels::fuse(launch_on(s), arguments); });
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <limits>
 
-#include "device/arguments.hpp"
 #include "device/host/host_loops.hpp"
 #include "device/host/host_operations.hpp"
 #include "egt/core/math/philox.hpp"
+#include "egt/core/wait.hpp"
 
 namespace egt::host {
 namespace {
@@ -50,70 +52,65 @@ void randomize_range(T* out, const RandomSequence& sequence, std::int64_t begin,
 
 }  // namespace
 
-Status copy(void* to, const void* from, std::size_t bytes, HostStream& stream) {
-  EGT_TRY(check_copy(to, from, bytes));
-  stream.enqueue([=, &stream] {
-    for_ranges(stream, static_cast<std::int64_t>(bytes), copy_chunk_bytes,
-               [&](std::int64_t begin, std::int64_t end) {
-                 std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
-                             static_cast<std::size_t>(end - begin));
-               });
-    return Status();
-  });
-  return {};
+void run(const Copy& call, HostStream& stream) {
+  const auto& [to, from, bytes] = call;
+  for_ranges(stream, static_cast<std::int64_t>(bytes), copy_chunk_bytes,
+             [&](std::int64_t begin, std::int64_t end) {
+               std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
+                           static_cast<std::size_t>(end - begin));
+             });
 }
 
-Status set_zero(void* data, std::size_t bytes, HostStream& stream) {
-  EGT_TRY(check_set_zero(data, bytes));
-  stream.enqueue([=, &stream] {
-    for_ranges(stream, static_cast<std::int64_t>(bytes), copy_chunk_bytes,
-               [&](std::int64_t begin, std::int64_t end) {
-                 std::memset(static_cast<char*>(data) + begin, 0, static_cast<std::size_t>(end - begin));
-               });
-    return Status();
-  });
-  return {};
+void run(const SetZero& call, HostStream& stream) {
+  const auto& [data, bytes] = call;
+  for_ranges(stream, static_cast<std::int64_t>(bytes), copy_chunk_bytes,
+             [&](std::int64_t begin, std::int64_t end) {
+               std::memset(static_cast<char*>(data) + begin, 0, static_cast<std::size_t>(end - begin));
+             });
 }
 
-Status cast(VectorView to, VectorView from, HostStream& stream) {
-  EGT_TRY(check_cast(to, from));
-  stream.enqueue([=, &stream] {
-    with_type(to.type, [&]<typename To>(std::type_identity<To>) {
-      with_type(from.type, [&]<typename From>(std::type_identity<From>) {
-        for_ranges(stream, to.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
-          cast_range(static_cast<To*>(to.data), static_cast<const From*>(from.data), begin, end);
-        });
+void run(const Cast& call, HostStream& stream) {
+  const auto& [to, from] = call;
+  with_type(to.type, [&]<typename To>(std::type_identity<To>) {
+    with_type(from.type, [&]<typename From>(std::type_identity<From>) {
+      for_ranges(stream, to.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
+        cast_range(static_cast<To*>(to.data), static_cast<const From*>(from.data), begin, end);
       });
     });
-    return Status();
   });
-  return {};
 }
 
-Status add(VectorView sum, VectorView term, HostStream& stream) {
-  EGT_TRY(check_add(sum, term));
-  stream.enqueue([=, &stream] {
-    with_type(sum.type, [&]<typename T>(std::type_identity<T>) {
-      for_ranges(stream, sum.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
-        add_range(static_cast<T*>(sum.data), static_cast<const T*>(term.data), begin, end);
-      });
+void run(const Add& call, HostStream& stream) {
+  const auto& [sum, term] = call;
+  with_type(sum.type, [&]<typename T>(std::type_identity<T>) {
+    for_ranges(stream, sum.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
+      add_range(static_cast<T*>(sum.data), static_cast<const T*>(term.data), begin, end);
     });
-    return Status();
   });
-  return {};
 }
 
-Status randomize(VectorView out, const RandomSequence& sequence, HostStream& stream) {
-  EGT_TRY(check_randomize(out));
-  stream.enqueue([=, &stream] {
-    with_type(out.type, [&]<typename T>(std::type_identity<T>) {
-      for_ranges(stream, out.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
-        randomize_range(static_cast<T*>(out.data), sequence, begin, end);
-      });
+void run(const Randomize& call, HostStream& stream) {
+  const auto& [out, sequence] = call;
+  with_type(out.type, [&]<typename T>(std::type_identity<T>) {
+    for_ranges(stream, out.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
+      randomize_range(static_cast<T*>(out.data), sequence, begin, end);
     });
-    return Status();
   });
-  return {};
+}
+
+void run(const WriteSignal& call, HostStream&) {
+  std::atomic_ref(*call.signal).store(call.number, std::memory_order_release);
+}
+
+Status run(const AwaitSignal& call, HostStream& stream) {
+  auto* const signal = const_cast<std::uint32_t*>(call.signal);
+  const auto has_come = [&]() -> Result<bool> {
+    const std::uint32_t now = std::atomic_ref(*signal).load(std::memory_order_acquire);
+    if (static_cast<std::int32_t>(now - call.number) >= 0) return true;
+    if (stream.is_ending()) return Status(StatusCode::aborted, "the stream ended before a signal came");
+    return false;
+  };
+  return wait_until(has_come, {.seconds = std::numeric_limits<double>::infinity()});
 }
 
 }  // namespace egt::host

@@ -6,7 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <limits>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -29,6 +30,29 @@ HostEvent& as_host_event(Event& event) {
 }
 const HostEvent& as_host_event(const Event& event) {
   return static_cast<const HostEvent&>(event);
+}
+
+std::uint64_t words_of(const VerifySum& call) {
+  return static_cast<std::uint64_t>(call.sum.count);
+}
+std::uint64_t words_of(const auto& call) {
+  return call.words.count;
+}
+
+template <typename T>
+void enqueue_on(HostStream& stream, const T& call) {
+  // An operation of its own: if the verification does not run, its words stay counted.
+  if constexpr (std::is_same_v<T, Verify> || std::is_same_v<T, VerifyAndFill> || std::is_same_v<T, VerifySum>)
+    stream.enqueue([report = call.report, words = words_of(call)] {
+      report->count += words;
+      return Status();
+    });
+  stream.enqueue([call, &stream]() -> Status {
+    if constexpr (std::is_void_v<decltype(host::run(call, stream))>)
+      return host::run(call, stream), Status();
+    else
+      return host::run(call, stream);
+  });
 }
 
 /// Enqueuing is cheap on the host, so captured work is enqueued again.
@@ -72,12 +96,6 @@ class HostDevice final : public Device {
   Status forget_failure(Stream& stream, double timeout_seconds) override;
   Status synchronize(Stream& stream, double timeout_seconds) override;
 
-  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
-    return host::copy(to, from, bytes, as_host_stream(stream));
-  }
-  Status set_zero(void* data, std::size_t bytes, Stream& stream) override {
-    return host::set_zero(data, bytes, as_host_stream(stream));
-  }
   Result<std::unique_ptr<CapturedWork>> capture(Stream&, std::function<Status()> enqueue) override {
     return std::unique_ptr<CapturedWork>(std::make_unique<HostCapturedWork>(std::move(enqueue)));
   }
@@ -92,90 +110,12 @@ class HostDevice final : public Device {
     EGT_TRY(check_signals(pages, bytes));
     return Buffer(pages, bytes, [](void*) {});
   }
-  Status write_signal(std::uint32_t* signal, std::uint32_t number, Stream& stream) override;
-  Status await_signal(const std::uint32_t* signal, std::uint32_t number, Stream& stream) override;
-  Status add(VectorView sum, VectorView term, Stream& stream) override {
-    return host::add(sum, term, as_host_stream(stream));
-  }
-  Status gemm(const Gemm& call, Stream& stream) override {
-    EGT_TRY(check_takes_products(stream));
-    return host::gemm(call, as_host_stream(stream));
-  }
-  Status quantize(const Quantization& call, Stream& stream) override {
-    return host::quantize(call, as_host_stream(stream));
-  }
-  Status cast(VectorView to, VectorView from, Stream& stream) override {
-    return host::cast(to, from, as_host_stream(stream));
-  }
-  Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) override {
-    return host::randomize(out, sequence, as_host_stream(stream));
-  }
-  Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) override {
-    return host::activate(h, bias, extreme, as_host_stream(stream));
-  }
-  Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
-                             Stream& stream) override {
-    EGT_TRY(check_takes_products(stream));
-    return host::activation_gradient(gradient, h, bias_gradient, as_host_stream(stream));
-  }
-  Status loss_gradient(const LossGradient& call, Stream& stream) override {
-    EGT_TRY(check_takes_products(stream));
-    return host::loss_gradient(call, as_host_stream(stream));
-  }
-  Status softmax_loss(const SoftmaxLoss& call, Stream& stream) override {
-    return host::softmax_loss(call, as_host_stream(stream));
-  }
-  Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
-                  Stream& stream) override {
-    return host::sgd_step(range, velocity, rule, as_host_stream(stream));
-  }
-  Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
-                   Stream& stream) override {
-    return host::adam_step(range, first, second, rule, as_host_stream(stream));
-  }
-  Status select_top_k(const TopKSelection& call, Stream& stream) override {
-    return host::select_top_k(call, as_host_stream(stream));
-  }
-  Status scatter_add(VectorView sum, SparseView elements, Stream& stream) override {
-    return host::scatter_add(sum, elements, as_host_stream(stream));
-  }
-  Status fill(WordsView words, const Pattern& pattern, Stream& stream) override {
-    return host::fill(words, pattern, as_host_stream(stream));
-  }
-  Status reset(Mismatches* report, Stream& stream) override {
-    return host::reset(report, as_host_stream(stream));
-  }
-  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) override {
-    return host::verify(words, expected, report, as_host_stream(stream));
-  }
-  Status verify_sum(VectorView sum, const void* terms, int count, Mismatches* report,
-                    Stream& stream) override {
-    return host::verify_sum(sum, terms, count, report, as_host_stream(stream));
-  }
-  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
-                         Mismatches* report, Stream& stream) override {
-    return host::verify_and_fill(words, expected, next, direction, report, as_host_stream(stream));
-  }
-  Status digest(WordsView words, Digest* digest, Stream& stream) override {
-    return host::digest(words, digest, as_host_stream(stream));
-  }
-  Status sum(WordsView words, Digest* sums, Stream& stream) override {
-    return host::sum(words, sums, as_host_stream(stream));
-  }
-  Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override {
-    return host::sine_exponential(words, iterations, digest, as_host_stream(stream));
-  }
-  Status flip(WordsView words, const Flip& flip, Stream& stream) override {
-    return host::flip(words, flip, as_host_stream(stream));
-  }
-  Status voxelize(const Voxelization& call, Stream& stream) override {
-    return host::voxelize(call, as_host_stream(stream));
-  }
-  Status fuse(const StreamFusion& call, Stream& stream) override {
-    return host::fuse(call, as_host_stream(stream));
-  }
-  Status verify_gemm(const Gemm& call, GemmMismatches* report, Stream& stream) override {
-    return host::verify_gemm(call, report, as_host_stream(stream));
+
+ protected:
+  Status enqueue_checked(const Operation& operation, Stream& stream) override {
+    if (const auto* gemm = std::get_if<Gemm>(&operation)) EGT_TRY(host::check(*gemm));
+    std::visit([&](const auto& call) { enqueue_on(as_host_stream(stream), call); }, operation);
+    return {};
   }
 
  private:
@@ -254,28 +194,6 @@ Result<Buffer> HostDevice::open_shared(const std::string& handle) {
   EGT_TRY_ASSIGN(SharedPages opened, SharedPages::open(parsed));
   const auto pages = std::make_shared<SharedPages>(std::move(opened));
   return Buffer(pages->data(), pages->bytes(), [pages](void*) {});
-}
-
-Status HostDevice::write_signal(std::uint32_t* signal, std::uint32_t number, Stream& stream) {
-  as_host_stream(stream).enqueue([signal, number] {
-    std::atomic_ref(*signal).store(number, std::memory_order_release);
-    return Status();
-  });
-  return {};
-}
-
-Status HostDevice::await_signal(const std::uint32_t* signal, std::uint32_t number, Stream& stream) {
-  HostStream& own = as_host_stream(stream);
-  own.enqueue([&own, signal = const_cast<std::uint32_t*>(signal), number] {
-    const auto has_come = [&]() -> Result<bool> {
-      const std::uint32_t now = std::atomic_ref(*signal).load(std::memory_order_acquire);
-      if (static_cast<std::int32_t>(now - number) >= 0) return true;
-      if (own.is_ending()) return Status(StatusCode::aborted, "the stream ended before a signal came");
-      return false;
-    };
-    return wait_until(has_come, {.seconds = std::numeric_limits<double>::infinity()});
-  });
-  return {};
 }
 
 Result<Buffer> HostDevice::allocate_aligned(std::size_t bytes, std::size_t alignment) {

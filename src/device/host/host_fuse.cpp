@@ -1,7 +1,6 @@
 #include <limits>
 #include <vector>
 
-#include "device/arguments.hpp"
 #include "device/host/host_loops.hpp"
 #include "device/host/host_operations.hpp"
 
@@ -78,13 +77,8 @@ void run_fuse(const StreamFusion& call, HostStream& stream) {
 
 }  // namespace
 
-Status fuse(const StreamFusion& call, HostStream& stream) {
-  EGT_TRY(check_fuse(call));
-  stream.enqueue([call, &stream] {
-    run_fuse(call, stream);
-    return Status();
-  });
-  return {};
+void run(const StreamFusion& call, HostStream& stream) {
+  run_fuse(call, stream);
 }
 
 }  // namespace egt::host

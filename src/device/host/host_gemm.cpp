@@ -2,7 +2,6 @@
 
 #include <limits>
 
-#include "device/arguments.hpp"
 #include "device/host/host_loops.hpp"
 #include "device/host/host_operations.hpp"
 
@@ -180,15 +179,14 @@ Status run_gemm(const Gemm& g, HostStream& stream) {
 
 }  // namespace
 
-Status gemm(const Gemm& call, HostStream& stream) {
-  EGT_TRY(check_gemm(call));
-  if (!fits_blas(call.a) || !fits_blas(call.b) || !fits_blas(call.d))
-    return Status(StatusCode::unsupported, "gemm: a dimension exceeds 2^31 - 1, the most of this BLAS");
-  stream.enqueue([call, &stream]() -> Status {
-    EGT_TRY(run_gemm(call, stream));
-    if (call.relu_bias.data != nullptr) rectify(call, stream);
-    return {};
-  });
+Status check(const Gemm& call) {
+  if (fits_blas(call.a) && fits_blas(call.b) && fits_blas(call.d)) return {};
+  return Status(StatusCode::unsupported, "gemm: a dimension exceeds 2^31 - 1, the most of this BLAS");
+}
+
+Status run(const Gemm& call, HostStream& stream) {
+  EGT_TRY(run_gemm(call, stream));
+  if (call.relu_bias.data != nullptr) rectify(call, stream);
   return {};
 }
 

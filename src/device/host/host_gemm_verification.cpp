@@ -4,7 +4,6 @@
 #include <mutex>
 #include <vector>
 
-#include "device/arguments.hpp"
 #include "device/host/host_loops.hpp"
 #include "device/host/host_operations.hpp"
 
@@ -120,21 +119,17 @@ void add(const GemmMismatches& found, GemmMismatches& to) {
 
 }  // namespace
 
-Status verify_gemm(const Gemm& call, GemmMismatches* report, HostStream& stream) {
-  EGT_TRY(check_verify_gemm(call, report));
-  stream.enqueue([=, &stream] {
-    const std::int64_t k = call.a_transposed ? call.a.rows : call.a.columns;
-    const GemmRounding rounding =
-        GemmRounding::of(call.precision, call.d.type, k, call.relu_bias.data != nullptr);
-    std::mutex mutex;
-    for_ranges(stream, call.d.rows, lines_per_task, [&](std::int64_t begin, std::int64_t end) {
-      const GemmMismatches found = verify_rows(call, rounding, k, begin, end);
-      const std::scoped_lock lock(mutex);
-      add(found, *report);
-    });
-    return Status();
+void run(const VerifyGemm& verification, HostStream& stream) {
+  const auto& [call, report] = verification;
+  const std::int64_t k = call.a_transposed ? call.a.rows : call.a.columns;
+  const GemmRounding rounding =
+      GemmRounding::of(call.precision, call.d.type, k, call.relu_bias.data != nullptr);
+  std::mutex mutex;
+  for_ranges(stream, call.d.rows, lines_per_task, [&](std::int64_t begin, std::int64_t end) {
+    const GemmMismatches found = verify_rows(call, rounding, k, begin, end);
+    const std::scoped_lock lock(mutex);
+    add(found, *report);
   });
-  return {};
 }
 
 }  // namespace egt::host

@@ -1,7 +1,6 @@
 #include <atomic>
 #include <vector>
 
-#include "device/arguments.hpp"
 #include "device/host/host_loops.hpp"
 #include "device/host/host_operations.hpp"
 
@@ -146,48 +145,37 @@ Status run_loss_gradient(const LossGradient& call, HostStream& stream) {
 
 }  // namespace
 
-Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, HostStream& stream) {
-  EGT_TRY(check_activate(h, bias, extreme));
-  stream.enqueue([=, &stream] {
-    const bool plain = extreme.iterations == 0;
-    std::atomic<std::uint64_t> total_a{0}, total_b{0};
-    with_type(h.type, [&]<typename T>(std::type_identity<T>) {
-      const std::int64_t chunk = rows_per_chunk(h.columns, plain ? chunk_elements : costly_chunk_elements);
-      for_ranges(stream, h.rows, chunk, [&](std::int64_t begin, std::int64_t end) {
-        Digest digest;
-        for (std::int64_t r = begin; r < end; ++r) {
-          if (plain)
-            activate_row(row<T>(h, r), bias, h.columns);
-          else
-            activate_extreme_row<T>(h, bias, r, extreme, digest);
-        }
-        total_a += digest.a;
-        total_b += digest.b;
-      });
-    });
-    if (extreme.digest != nullptr) *extreme.digest = {total_a, total_b};
-    return Status();
-  });
-  return {};
-}
-
-Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient, HostStream& stream) {
-  EGT_TRY(check_activation_gradient(gradient, h, bias_gradient));
-  stream.enqueue([=, &stream] {
-    return with_type(gradient.type, [&]<typename T>(std::type_identity<T>) {
-      return run_activation_gradient<T>(gradient, h, bias_gradient, stream);
+void run(const Activation& call, HostStream& stream) {
+  const auto& [h, bias, extreme] = call;
+  const bool plain = extreme.iterations == 0;
+  std::atomic<std::uint64_t> total_a{0}, total_b{0};
+  with_type(h.type, [&]<typename T>(std::type_identity<T>) {
+    const std::int64_t chunk = rows_per_chunk(h.columns, plain ? chunk_elements : costly_chunk_elements);
+    for_ranges(stream, h.rows, chunk, [&](std::int64_t begin, std::int64_t end) {
+      Digest digest;
+      for (std::int64_t r = begin; r < end; ++r) {
+        if (plain)
+          activate_row(row<T>(h, r), bias, h.columns);
+        else
+          activate_extreme_row<T>(h, bias, r, extreme, digest);
+      }
+      total_a += digest.a;
+      total_b += digest.b;
     });
   });
-  return {};
+  if (extreme.digest != nullptr) *extreme.digest = {total_a, total_b};
 }
 
-Status loss_gradient(const LossGradient& call, HostStream& stream) {
-  EGT_TRY(check_loss_gradient(call));
-  stream.enqueue([call, &stream] {
-    return with_type(call.z.type,
-                     [&]<typename T>(std::type_identity<T>) { return run_loss_gradient<T>(call, stream); });
+Status run(const ActivationGradient& call, HostStream& stream) {
+  const auto& [gradient, h, bias_gradient] = call;
+  return with_type(gradient.type, [&]<typename T>(std::type_identity<T>) {
+    return run_activation_gradient<T>(gradient, h, bias_gradient, stream);
   });
-  return {};
+}
+
+Status run(const LossGradient& call, HostStream& stream) {
+  return with_type(call.z.type,
+                   [&]<typename T>(std::type_identity<T>) { return run_loss_gradient<T>(call, stream); });
 }
 
 }  // namespace egt::host

@@ -1,4 +1,3 @@
-#include "device/arguments.hpp"
 #include "device/host/host_loops.hpp"
 #include "device/host/host_operations.hpp"
 
@@ -68,34 +67,18 @@ void with_range_types(const ParameterRange& range, const F& f) {
 
 }  // namespace
 
-Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule, HostStream& stream) {
-  EGT_TRY(check_sgd_step(range, velocity, rule));
-  stream.enqueue([=, &stream] {
-    with_range_types(range, [&](auto* gradient, auto* copy) {
-      for_ranges(stream, range.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
-        if (velocity != nullptr)
-          sgd_range(rule, range.weights, velocity, gradient, copy, begin, end);
-        else
-          plain_sgd_range({rule.rate, rule.gradient_scale}, range.weights, gradient, copy, begin, end);
-      });
+void run(const OptimizerStep& call, HostStream& stream) {
+  const auto& [range, first, second, rule] = call;
+  with_range_types(range, [&](auto* gradient, auto* copy) {
+    for_ranges(stream, range.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
+      if (const auto* adam = std::get_if<math::Adam>(&rule))
+        adam_range(*adam, range.weights, first, second, gradient, copy, begin, end);
+      else if (const auto& sgd = std::get<math::Sgd>(rule); first != nullptr)
+        sgd_range(sgd, range.weights, first, gradient, copy, begin, end);
+      else
+        plain_sgd_range({sgd.rate, sgd.gradient_scale}, range.weights, gradient, copy, begin, end);
     });
-    return Status();
   });
-  return {};
-}
-
-Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
-                 HostStream& stream) {
-  EGT_TRY(check_adam_step(range, first, second));
-  stream.enqueue([=, &stream] {
-    with_range_types(range, [&](auto* gradient, auto* copy) {
-      for_ranges(stream, range.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
-        adam_range(rule, range.weights, first, second, gradient, copy, begin, end);
-      });
-    });
-    return Status();
-  });
-  return {};
 }
 
 }  // namespace egt::host

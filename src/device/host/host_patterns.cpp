@@ -4,7 +4,6 @@
 #include <numeric>
 #include <vector>
 
-#include "device/arguments.hpp"
 #include "device/host/host_loops.hpp"
 #include "device/host/host_operations.hpp"
 
@@ -135,14 +134,6 @@ void run_check(std::uint64_t elements, Direction direction, Mismatches* report, 
   for (const Mismatches& of_chunk : reports) add_report(*report, of_chunk);
 }
 
-/// An operation of its own: if the verification does not run, its words stay counted.
-void expect(Mismatches* report, std::uint64_t words, HostStream& stream) {
-  stream.enqueue([=] {
-    report->count += words;
-    return Status();
-  });
-}
-
 /// *out = the digest of word_of(words[i]) over all i. The terms are integers, so their order does not matter.
 template <typename WordOf>
 void run_digest(WordsView words, Digest* out, HostStream& stream, std::int64_t chunk, const WordOf& word_of) {
@@ -160,118 +151,74 @@ void run_digest(WordsView words, Digest* out, HostStream& stream, std::int64_t c
 
 }  // namespace
 
-Status fill(WordsView words, const Pattern& pattern, HostStream& stream) {
-  EGT_TRY(check_fill(words));
-  stream.enqueue([=, &stream] {
-    for_ranges(stream, static_cast<std::int64_t>(words.count), chunk_words,
-               [&](std::int64_t begin, std::int64_t end) {
-                 fill_range(words.data, pattern, static_cast<std::uint64_t>(begin),
-                            static_cast<std::uint64_t>(end));
-               });
-    return Status();
-  });
-  return {};
-}
-
-Status reset(Mismatches* report, HostStream& stream) {
-  EGT_TRY(check_reset(report));
-  stream.enqueue([=] {
-    *report = Mismatches::none();
-    return Status();
-  });
-  return {};
-}
-
-Status verify(WordsView words, const Pattern& expected, Mismatches* report, HostStream& stream) {
-  EGT_TRY(check_verify(words, report));
-  expect(report, words.count, stream);
-  stream.enqueue([=, &stream] {
-    run_check(words.count, Direction::ascending, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
-      return verify_range(words.data, expected, begin, end);
-    });
-    return Status();
-  });
-  return {};
-}
-
-Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
-                       Mismatches* report, HostStream& stream) {
-  EGT_TRY(check_verify(words, report));
-  expect(report, words.count, stream);
-  stream.enqueue([=, &stream] {
-    run_check(words.count, direction, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
-      return verify_and_fill_range(words.data, expected, next, direction, begin, end);
-    });
-    return Status();
-  });
-  return {};
-}
-
-Status verify_sum(VectorView sum, const void* terms, int count, Mismatches* report, HostStream& stream) {
-  EGT_TRY(check_verify_sum(sum, terms, count, report));
-  expect(report, static_cast<std::uint64_t>(sum.count), stream);
-  stream.enqueue([=, &stream] {
-    const auto elements = static_cast<std::uint64_t>(sum.count);
-    const auto check = [&]<typename T>(std::type_identity<T>) {
-      run_check(elements, Direction::ascending, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
-        return verify_sum_range(static_cast<const T*>(sum.data), static_cast<const T*>(terms), count,
-                                elements, begin, end);
+void run(const Fill& call, HostStream& stream) {
+  const auto& [words, pattern] = call;
+  for_ranges(
+      stream, static_cast<std::int64_t>(words.count), chunk_words, [&](std::int64_t begin, std::int64_t end) {
+        fill_range(words.data, pattern, static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end));
       });
-    };
-    sum.type == ElementType::bf16 ? check(std::type_identity<Bfloat16>{})
-                                  : check(std::type_identity<float>{});
-    return Status();
-  });
-  return {};
 }
 
-Status digest(WordsView words, Digest* digest, HostStream& stream) {
-  EGT_TRY(check_digest(words, digest));
-  stream.enqueue([=, &stream] {
-    run_digest(words, digest, stream, chunk_words, [](std::uint32_t word) { return word; });
-    return Status();
-  });
-  return {};
+void run(const Reset& call, HostStream&) {
+  *call.report = Mismatches::none();
 }
 
-Status sum(WordsView words, Digest* sums, HostStream& stream) {
-  EGT_TRY(check_sum(words, sums));
-  stream.enqueue([=, &stream] {
-    std::atomic<std::uint64_t> total{0};
-    for_ranges(stream, static_cast<std::int64_t>(words.count), chunk_words,
-               [&](std::int64_t begin, std::int64_t end) {
-                 total += std::accumulate(words.data + begin, words.data + end, std::uint64_t{0});
-               });
-    *sums = {total, 0};
-    return Status();
+void run(const Verify& call, HostStream& stream) {
+  const auto& [words, expected, report] = call;
+  run_check(words.count, Direction::ascending, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
+    return verify_range(words.data, expected, begin, end);
   });
-  return {};
 }
 
-Status sine_exponential(WordsView words, int iterations, Digest* digest, HostStream& stream) {
-  EGT_TRY(check_sine_exponential(words, iterations, digest));
-  stream.enqueue([=, &stream] {
-    run_digest(words, digest, stream, costly_chunk_elements, [iterations](std::uint32_t word) {
-      return float_bits(math::sine_exponential(float_from_bits(word), iterations));
+void run(const VerifyAndFill& call, HostStream& stream) {
+  const auto& [words, expected, next, direction, report] = call;
+  run_check(words.count, direction, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
+    return verify_and_fill_range(words.data, expected, next, direction, begin, end);
+  });
+}
+
+void run(const VerifySum& call, HostStream& stream) {
+  const auto& [sum, terms, count, report] = call;
+  const auto elements = static_cast<std::uint64_t>(sum.count);
+  const auto check = [&]<typename T>(std::type_identity<T>) {
+    run_check(elements, Direction::ascending, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
+      return verify_sum_range(static_cast<const T*>(sum.data), static_cast<const T*>(terms), count, elements,
+                              begin, end);
     });
-    return Status();
-  });
-  return {};
+  };
+  sum.type == ElementType::bf16 ? check(std::type_identity<Bfloat16>{}) : check(std::type_identity<float>{});
 }
 
-Status flip(WordsView words, const Flip& flip, HostStream& stream) {
-  EGT_TRY(check_flip(words, flip));
-  stream.enqueue([=] {
-    if (flip.count == 0) return Status();
-    const std::uint64_t stride = flip.stride % words.count;
-    std::uint64_t place = flip.first % words.count;
-    for (std::uint64_t i = 0; i < flip.count; ++i) {
-      words.data[place] = flip(words.data[place]);
-      place += place < words.count - stride ? stride : stride - words.count;
-    }
-    return Status();
-  });
-  return {};
+void run(const DigestWords& call, HostStream& stream) {
+  run_digest(call.words, call.digest, stream, chunk_words, [](std::uint32_t word) { return word; });
+}
+
+void run(const SumWords& call, HostStream& stream) {
+  const auto& [words, sums] = call;
+  std::atomic<std::uint64_t> total{0};
+  for_ranges(stream, static_cast<std::int64_t>(words.count), chunk_words,
+             [&](std::int64_t begin, std::int64_t end) {
+               total += std::accumulate(words.data + begin, words.data + end, std::uint64_t{0});
+             });
+  *sums = {total, 0};
+}
+
+void run(const SineExponential& call, HostStream& stream) {
+  run_digest(call.words, call.digest, stream, costly_chunk_elements,
+             [iterations = call.iterations](std::uint32_t word) {
+               return float_bits(math::sine_exponential(float_from_bits(word), iterations));
+             });
+}
+
+void run(const FlipWords& call, HostStream&) {
+  const auto& [words, flip] = call;
+  if (flip.count == 0) return;
+  const std::uint64_t stride = flip.stride % words.count;
+  std::uint64_t place = flip.first % words.count;
+  for (std::uint64_t i = 0; i < flip.count; ++i) {
+    words.data[place] = flip(words.data[place]);
+    place += place < words.count - stride ? stride : stride - words.count;
+  }
 }
 
 }  // namespace egt::host

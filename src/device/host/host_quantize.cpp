@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "device/arguments.hpp"
 #include "device/host/host_loops.hpp"
 #include "device/host/host_operations.hpp"
 
@@ -53,23 +52,18 @@ void quantize_as(const Quantization& call, HostStream& stream) {
 
 }  // namespace
 
-Status quantize(const Quantization& call, HostStream& stream) {
-  EGT_TRY(check_quantize(call));
-  stream.enqueue([call, &stream] {
-    const ElementType type = (call.copy.data != nullptr ? call.copy : call.transposed).type;
-    const auto run = [&]<typename X>(X) {
-      if (type == ElementType::f8)
-        quantize_as<X, Float8>(call, stream);
-      else
-        quantize_as<X, Float8E5m2>(call, stream);
-    };
-    if (call.x.type == ElementType::f32)
-      run(float{});
+void run(const Quantization& call, HostStream& stream) {
+  const ElementType type = (call.copy.data != nullptr ? call.copy : call.transposed).type;
+  const auto run = [&]<typename X>(X) {
+    if (type == ElementType::f8)
+      quantize_as<X, Float8>(call, stream);
     else
-      run(Bfloat16{});
-    return Status();
-  });
-  return {};
+      quantize_as<X, Float8E5m2>(call, stream);
+  };
+  if (call.x.type == ElementType::f32)
+    run(float{});
+  else
+    run(Bfloat16{});
 }
 
 }  // namespace egt::host

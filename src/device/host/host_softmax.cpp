@@ -1,7 +1,6 @@
 #include <cmath>
 #include <limits>
 
-#include "device/arguments.hpp"
 #include "device/host/host_loops.hpp"
 #include "device/host/host_operations.hpp"
 #include "egt/core/math/math.hpp"
@@ -65,23 +64,18 @@ void softmax_row(const SoftmaxLoss& call, std::int64_t r) {
 
 }  // namespace
 
-Status softmax_loss(const SoftmaxLoss& call, HostStream& stream) {
-  EGT_TRY(check_softmax_loss(call));
-  stream.enqueue([call, &stream] {
-    constexpr std::int64_t elements = chunk_elements / 8;  // two exponentials each
-    const auto run = [&]<typename T>(T) {
-      for_ranges(stream, call.logits.rows, rows_per_chunk(call.logits.columns, elements),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t r = begin; r < end; ++r) softmax_row<T>(call, r);
-                 });
-    };
-    if (call.logits.type == ElementType::f32)
-      run(float{});
-    else
-      run(Bfloat16{});
-    return Status();
-  });
-  return {};
+void run(const SoftmaxLoss& call, HostStream& stream) {
+  constexpr std::int64_t elements = chunk_elements / 8;  // two exponentials each
+  const auto run = [&]<typename T>(T) {
+    for_ranges(stream, call.logits.rows, rows_per_chunk(call.logits.columns, elements),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) softmax_row<T>(call, r);
+               });
+  };
+  if (call.logits.type == ElementType::f32)
+    run(float{});
+  else
+    run(Bfloat16{});
 }
 
 }  // namespace egt::host

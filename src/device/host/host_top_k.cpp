@@ -1,7 +1,6 @@
 #include <array>
 #include <cstdint>
 
-#include "device/arguments.hpp"
 #include "device/host/host_loops.hpp"
 #include "device/host/host_operations.hpp"
 
@@ -42,28 +41,19 @@ void select_range(const TopKSelection& call) {
 
 }  // namespace
 
-Status select_top_k(const TopKSelection& call, HostStream& stream) {
-  EGT_TRY(check_select_top_k(call));
-  stream.enqueue([=, &stream] {
-    const auto* const gradient = static_cast<const float*>(call.gradient.data);
-    for_ranges(stream, call.gradient.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) call.residual[i] = math::add(gradient[i], call.residual[i]);
-    });
-    select_range(call);
-    return Status();
+void run(const TopKSelection& call, HostStream& stream) {
+  const auto* const gradient = static_cast<const float*>(call.gradient.data);
+  for_ranges(stream, call.gradient.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) call.residual[i] = math::add(gradient[i], call.residual[i]);
   });
-  return {};
+  select_range(call);
 }
 
-Status scatter_add(VectorView sum, SparseView elements, HostStream& stream) {
-  EGT_TRY(check_scatter_add(sum, elements));
-  stream.enqueue([=] {
-    auto* const sums = static_cast<float*>(sum.data);
-    for (const SparseElement* e = elements.data; e != elements.data + elements.count; ++e)
-      if (e->index < sum.count) sums[e->index] = math::add(sums[e->index], e->value);
-    return Status();
-  });
-  return {};
+void run(const ScatterAdd& call, HostStream&) {
+  const auto& [sum, elements] = call;
+  auto* const sums = static_cast<float*>(sum.data);
+  for (const SparseElement* e = elements.data; e != elements.data + elements.count; ++e)
+    if (e->index < sum.count) sums[e->index] = math::add(sums[e->index], e->value);
 }
 
 }  // namespace egt::host

@@ -2,7 +2,6 @@
 #include <cstring>
 #include <memory>
 
-#include "device/arguments.hpp"
 #include "device/host/host_loops.hpp"
 #include "device/host/host_operations.hpp"
 
@@ -148,13 +147,8 @@ class Voxelizer {
 
 }  // namespace
 
-Status voxelize(const Voxelization& call, HostStream& stream) {
-  EGT_TRY(check_voxelize(call));
-  stream.enqueue([call, &stream] {
-    Voxelizer(call, stream).run();
-    return Status();
-  });
-  return {};
+void run(const Voxelization& call, HostStream& stream) {
+  Voxelizer(call, stream).run();
 }
 
 }  // namespace egt::host

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "egt/device/device.hpp"
 
@@ -52,12 +54,6 @@ class ForwardingDevice : public Device {
   Status forget_failure(Stream& s, double seconds) override {
     return pass([&] { return to_->forget_failure(s, seconds); });
   }
-  Status copy(void* to, const void* from, std::size_t n, Stream& s) override {
-    return pass([&] { return to_->copy(to, from, n, s); });
-  }
-  Status set_zero(void* data, std::size_t n, Stream& s) override {
-    return pass([&] { return to_->set_zero(data, n, s); });
-  }
   Result<std::unique_ptr<CapturedWork>> capture(Stream& s, std::function<Status()> enqueue) override {
     return pass([&] { return to_->capture(s, std::move(enqueue)); });
   }
@@ -77,97 +73,30 @@ class ForwardingDevice : public Device {
   Result<Buffer> register_signals(void* pages, std::size_t bytes) override {
     return pass([&] { return to_->register_signals(pages, bytes); });
   }
-  Status write_signal(std::uint32_t* signal, std::uint32_t number, Stream& s) override {
-    return pass([&] { return to_->write_signal(signal, number, s); });
-  }
-  Status await_signal(const std::uint32_t* signal, std::uint32_t number, Stream& s) override {
-    return pass([&] { return to_->await_signal(signal, number, s); });
-  }
-  Status add(VectorView sum, VectorView term, Stream& s) override {
-    return compute([&] { return to_->add(sum, term, s); });
-  }
-  Status gemm(const Gemm& gemm, Stream& s) override {
-    return compute([&] { return to_->gemm(gemm, s); });
-  }
-  Status quantize(const Quantization& call, Stream& s) override {
-    return compute([&] { return to_->quantize(call, s); });
-  }
-  Status cast(VectorView to, VectorView from, Stream& s) override {
-    return compute([&] { return to_->cast(to, from, s); });
-  }
-  Status randomize(VectorView out, const RandomSequence& sequence, Stream& s) override {
-    return compute([&] { return to_->randomize(out, sequence, s); });
-  }
-  Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& s) override {
-    return compute([&] { return to_->activate(h, bias, extreme, s); });
-  }
-  Status activation_gradient(MatrixView g, MatrixView h, VectorView bias, Stream& s) override {
-    return compute([&] { return to_->activation_gradient(g, h, bias, s); });
-  }
-  Status loss_gradient(const LossGradient& call, Stream& s) override {
-    return compute([&] { return to_->loss_gradient(call, s); });
-  }
-  Status softmax_loss(const SoftmaxLoss& call, Stream& s) override {
-    return compute([&] { return to_->softmax_loss(call, s); });
-  }
-  Status sgd_step(const ParameterRange& range, float* v, const math::Sgd& rule, Stream& s) override {
-    return compute([&] { return to_->sgd_step(range, v, rule, s); });
-  }
-  Status adam_step(const ParameterRange& range, float* m, float* v, const math::Adam& rule,
-                   Stream& s) override {
-    return compute([&] { return to_->adam_step(range, m, v, rule, s); });
-  }
-  Status select_top_k(const TopKSelection& call, Stream& s) override {
-    return compute([&] { return to_->select_top_k(call, s); });
-  }
-  Status scatter_add(VectorView sum, SparseView elements, Stream& s) override {
-    return compute([&] { return to_->scatter_add(sum, elements, s); });
-  }
-  Status fill(WordsView words, const Pattern& pattern, Stream& s) override {
-    return pass([&] { return to_->fill(words, pattern, s); });
-  }
-  Status reset(Mismatches* report, Stream& s) override {
-    return pass([&] { return to_->reset(report, s); });
-  }
-  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& s) override {
-    return pass([&] { return to_->verify(words, expected, report, s); });
-  }
-  Status verify_sum(VectorView sum, const void* terms, int count, Mismatches* report, Stream& s) override {
-    return pass([&] { return to_->verify_sum(sum, terms, count, report, s); });
-  }
-  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
-                         Mismatches* report, Stream& s) override {
-    return pass([&] { return to_->verify_and_fill(words, expected, next, direction, report, s); });
-  }
-  Status verify_gemm(const Gemm& gemm, GemmMismatches* report, Stream& s) override {
-    return compute([&] { return to_->verify_gemm(gemm, report, s); });
-  }
-  Status digest(WordsView words, Digest* digest, Stream& s) override {
-    return pass([&] { return to_->digest(words, digest, s); });
-  }
-  Status sum(WordsView words, Digest* sums, Stream& s) override {
-    return pass([&] { return to_->sum(words, sums, s); });
-  }
-  Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& s) override {
-    return compute([&] { return to_->sine_exponential(words, iterations, digest, s); });
-  }
-  Status flip(WordsView words, const Flip& flip, Stream& s) override {
-    return pass([&] { return to_->flip(words, flip, s); });
-  }
-  Status voxelize(const Voxelization& call, Stream& s) override {
-    return compute([&] { return to_->voxelize(call, s); });
-  }
-  Status fuse(const StreamFusion& call, Stream& s) override {
-    return compute([&] { return to_->fuse(call, s); });
-  }
 
  protected:
+  Status enqueue_checked(const Operation& operation, Stream& s) override {
+    return std::visit(
+        [&]<typename T>(const T& call) -> Status {
+          return is_computation<T> ? compute([&] { return to_->enqueue(call, s); })
+                                   : pass([&] { return to_->enqueue(call, s); });
+        },
+        operation);
+  }
+
   /// Called before operations that compute (no copies, patterns or digests); false skips the operation.
   virtual bool computes() const { return true; }
   /// Called before every call that can fail. If it returns an error, the call is not forwarded.
   virtual Status failure() const { return {}; }
 
  private:
+  template <typename T, typename... Others>
+  static constexpr bool is_one_of = (std::is_same_v<T, Others> || ...);
+  template <typename T>
+  static constexpr bool is_computation =
+      !is_one_of<T, Copy, SetZero, WriteSignal, AwaitSignal, Fill, Reset, Verify, VerifyAndFill, VerifySum,
+                 DigestWords, SumWords, FlipWords>;
+
   template <typename Call>
   auto pass(const Call& call) const -> decltype(call()) {
     EGT_TRY(failure());

@@ -37,7 +37,7 @@ std::string conclusion(const std::vector<DeviceUse>& devices, const char* word) 
 }
 
 /// YES, or the ranks without it.
-std::string answer(const Operation& operation) {
+std::string answer(const VerifiedOperation& operation) {
   if (!operation.left_out.empty()) return "-";
   std::vector<int> not_on;
   for (const OperationOnDevice& one : operation.devices)
@@ -46,7 +46,7 @@ std::string answer(const Operation& operation) {
   return fmt::format("NO: rank{} {}", not_on.size() == 1 ? "" : "s", fmt::join(not_on, ", "));
 }
 
-std::string how(const Operation& operation) {
+std::string how(const VerifiedOperation& operation) {
   if (!operation.left_out.empty()) return fmt::format("left out: {}", operation.left_out);
   if (!operation.failure.empty()) return operation.failure;
   const bool is_verified = std::all_of(operation.devices.begin(), operation.devices.end(),
@@ -54,12 +54,12 @@ std::string how(const Operation& operation) {
   return is_verified ? operation.how : "never";
 }
 
-std::string table(const std::vector<Operation>& operations, const std::string& head) {
+std::string table(const std::vector<VerifiedOperation>& operations, const std::string& head) {
   std::size_t width = head.size();
-  for (const Operation& operation : operations) width = std::max(width, answer(operation).size());
+  for (const VerifiedOperation& operation : operations) width = std::max(width, answer(operation).size());
   std::string text = fmt::format("   {:<22} | {:<{}} | How it was verified\n   {:-<23}+{:-<{}}+{:-<40}\n",
                                  "Operation", head, width, "", "", width + 2, "");
-  for (const Operation& operation : operations)
+  for (const VerifiedOperation& operation : operations)
     text +=
         fmt::format("   {:<22} | {:<{}} | {}\n", operation.name, answer(operation), width, how(operation));
   return text;

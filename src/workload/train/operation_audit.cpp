@@ -142,9 +142,6 @@ struct Operand {
   bool is_whole_row = false;
 };
 
-std::vector<Operand> operands_of(const Gemm&) {
-  return {};
-}
 std::vector<Operand> operands_of(const Activation& operation) {
   return {{operation.h}, {as_row(operation.bias, ElementType::f32, operation.h.columns)}};
 }
@@ -155,6 +152,10 @@ std::vector<Operand> operands_of(const LossGradient& operation) {
 }
 std::vector<Operand> operands_of(const ActivationGradient& operation) {
   return {{operation.gradient}, {operation.h}};
+}
+/// Operations that are not sampled.
+std::vector<Operand> operands_of(const auto&) {
+  return {};
 }
 std::vector<Operand> operands_of(const OptimizerStep& operation) {
   const ParameterRange& range = operation.range;

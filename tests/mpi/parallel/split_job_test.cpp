@@ -2,6 +2,7 @@
 
 #include "ranks/mpi/mpi_control.hpp"
 #include "tests/mpi/ranks_on_host.hpp"
+#include "tests/support/changed_device.hpp"
 #include "tests/support/workload_fixture.hpp"
 #include "workload/bench/parallel/split_job.hpp"
 
@@ -13,32 +14,14 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t rows_of_the_comparison = 2;  // per micro-batch
 
-/// Forwards to the real device and changes one value in every GEMM with this number of rows, always the same.
-class DeviceWithWrongProducts : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status gemm(const Gemm& call, Stream& stream) override {
-    EGT_TRY(ForwardingDevice::gemm(call, stream));
+/// Changes one value in every GEMM with this number of rows, always the same.
+std::unique_ptr<Device> with_wrong_products(std::unique_ptr<Device> real) {
+  return changed<Gemm>(std::move(real), [](const Gemm& call, const Enqueue& enqueue) -> Status {
+    EGT_TRY(enqueue(call));
     if (call.d.rows != rows_of_the_comparison) return {};
-    return flip({static_cast<std::uint32_t*>(call.d.data), 1},
-                {.first = 0, .count = 1, .stride = 1, .mask = 1u << 30}, stream);
-  }
-};
-
-/// The same for fused streams, from the second call on.
-class DeviceWithWrongFusion : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status fuse(const StreamFusion& call, Stream& stream) override {
-    EGT_TRY(ForwardingDevice::fuse(call, stream));
-    if (calls_++ == 0) return {};
-    return flip({reinterpret_cast<std::uint32_t*>(call.fused), 1},
-                {.first = 0, .count = 1, .stride = 1, .mask = 1u << 20}, stream);
-  }
-
- private:
-  int calls_ = 0;
-};
+    return enqueue(FlipWords{{static_cast<std::uint32_t*>(call.d.data), 1}, {.mask = 1u << 30}});
+  });
+}
 
 class SplitJobs : public RanksOnHost {
  protected:
@@ -105,7 +88,7 @@ TEST_F(SplitJobs, FindNothingInWhatIsRight) {
 TEST_F(SplitJobs, GradientsThatAreWrongInTheSameWayEachTimeAreAFaultOfTheRanksThatHaveThem) {
   const bool is_wrong = rank() + 1 == size();
   std::unique_ptr<Device> used = std::move(device);
-  if (is_wrong) used = std::make_unique<DeviceWithWrongProducts>(std::move(used));
+  if (is_wrong) used = with_wrong_products(std::move(used));
   const JobReport report = report_of(*used, false);
   EXPECT_THAT(report.failure, HasSubstr("of their norm from one device's")) << "all ranks know it";
   const std::vector<Json> reported = faults();
@@ -121,7 +104,7 @@ TEST_F(SplitJobs, GradientsThatAreWrongInTheSameWayEachTimeAreAFaultOfTheRanksTh
 TEST_F(SplitJobs, OfOneRankAloneThatRankTellsIt) {
   const bool is_wrong = rank() + 1 == size();
   std::unique_ptr<Device> used = std::move(device);
-  if (is_wrong) used = std::make_unique<DeviceWithWrongProducts>(std::move(used));
+  if (is_wrong) used = with_wrong_products(std::move(used));
   const JobReport report = report_of(*used, true, true);
   EXPECT_EQ(report.failure.empty(), !is_wrong) << report.failure;
   const std::vector<Json> reported = faults();
@@ -134,7 +117,13 @@ TEST_F(SplitJobs, OfOneRankAloneThatRankTellsIt) {
 
 TEST_F(SplitJobs, FusionThatGivesOtherBitsIsAFaultOfItsRank) {
   std::unique_ptr<Device> used = std::move(device);
-  if (rank() == 0) used = std::make_unique<DeviceWithWrongFusion>(std::move(used));
+  if (rank() == 0)
+    used = changed<StreamFusion>(
+        std::move(used), [calls = 0](const StreamFusion& call, const Enqueue& enqueue) mutable -> Status {
+          EGT_TRY(enqueue(call));
+          if (calls++ == 0) return {};
+          return enqueue(FlipWords{{reinterpret_cast<std::uint32_t*>(call.fused), 1}, {.mask = 1u << 20}});
+        });
   report_of(*used, true);
   const std::vector<Json> reported = faults();
   ASSERT_EQ(reported.size(), rank() == 0 ? 1u : 0u);

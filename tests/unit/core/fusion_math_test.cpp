@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "egt/device/stream_fusion.hpp"
+#include "egt/core/stream_fusion.hpp"
 
 namespace egt {
 namespace {

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "egt/device/voxelization.hpp"
+#include "egt/core/voxelization.hpp"
 
 namespace egt {
 namespace {

@@ -94,7 +94,7 @@ std::string why_idle(const Records& records, std::size_t device) {
 /// The operations that are not verified on `rank`.
 std::vector<std::string> not_verified(const Records& records, int rank) {
   std::vector<std::string> names;
-  for (const Operation& operation : readiness(records).operations)
+  for (const VerifiedOperation& operation : readiness(records).operations)
     for (const OperationOnDevice& one : operation.devices)
       if (one.rank == rank && !one.verified()) names.push_back(operation.name);
   return names;

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/changed_device.hpp"
 #include "tests/support/workload_fixture.hpp"
 #include "workload/bench/bench_job.hpp"
 #include "workload/common/value_exchange.hpp"
@@ -17,21 +18,16 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// Forwards to the real device; from some call on it changes a word of each output.
-class WrongDevice : public ForwardingDevice {
- public:
-  explicit WrongDevice(int first) : ForwardingDevice(small_host_device()), first_(first) {}
-  Status voxelize(const Voxelization& call, Stream& stream) override {
-    EGT_TRY(ForwardingDevice::voxelize(call, stream));
-    if (calls_++ < first_) return {};
-    return flip({reinterpret_cast<std::uint32_t*>(call.features), 4},
-                {.first = 1, .count = 1, .stride = 1, .mask = 4}, stream);
-  }
-  int calls_ = 0;
-
- private:
-  const int first_;
-};
+/// From call `first` on it changes a word of each output.
+std::unique_ptr<Device> wrong_device(int& calls, int first) {
+  return changed<Voxelization>(
+      small_host_device(), [&calls, first](const Voxelization& call, const Enqueue& enqueue) -> Status {
+        EGT_TRY(enqueue(call));
+        if (calls++ < first) return {};
+        return enqueue(
+            FlipWords{{reinterpret_cast<std::uint32_t*>(call.features), 4}, {.first = 1, .mask = 4}});
+      });
+}
 
 FeedShape alone(std::size_t bytes, std::int64_t per_delivery = 1) {
   return {.index = 0,
@@ -125,8 +121,8 @@ TEST(BenchJob, BehindAnExchangeOfFiguresNobodyIsWaitedFor) {
 }
 
 TEST(BenchJob, AWrongOutputIsAFaultOfThisRank) {
-  auto device = std::make_unique<WrongDevice>(BenchOperation::generations + 2);
-  World world(std::move(device));
+  int calls = 0;
+  World world(wrong_device(calls, BenchOperation::generations + 2));
   auto job = make_job(world, BenchWorkload::voxelize, 1000);
   ASSERT_TRUE(job.ok());
   ASSERT_TRUE(job.value()->answers().ok());
@@ -144,18 +140,17 @@ TEST(BenchJob, AWrongOutputIsAFaultOfThisRank) {
 }
 
 TEST(BenchJob, ASlowDeviceDoesItsWorkMoreOften) {
-  auto own = std::make_unique<WrongDevice>(1 << 30);
-  WrongDevice& device = *own;
-  World world(std::move(own));
+  int calls = 0;
+  World world(wrong_device(calls, 1 << 30));
   Injection half;
   half.kind = InjectionKind::slow;
   half.count = 50;
   auto job = make_job(world, BenchWorkload::voxelize, 100, half);
   ASSERT_TRUE(job.ok());
   ASSERT_TRUE(job.value()->answers().ok());
-  const int before = device.calls_;
+  const int before = calls;
   ASSERT_TRUE(job.value()->burst(1, 19).ok());
-  EXPECT_EQ(device.calls_ - before, 30) << "20 batches, and half of them again";
+  EXPECT_EQ(calls - before, 30) << "20 batches, and half of them again";
 }
 
 TEST(BenchJob, TrainsAndLearns) {

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/changed_device.hpp"
 #include "tests/support/memory_fixture.hpp"
 #include "tests/support/workload_fixture.hpp"
 #include "workload/common/findings.hpp"
@@ -17,6 +18,8 @@ namespace egt {
 namespace {
 
 using test::bodies;
+using test::changed;
+using test::Enqueue;
 using test::eventually;
 using test::figure;
 using test::fill_of;
@@ -33,16 +36,15 @@ class StuckDevice : public ForwardingDevice {
     stick_.keep = ~mask;
     stick_.mask = value ? mask : 0;
   }
-  Status fill(WordsView words, const Pattern& pattern, Stream& s) override {
-    EGT_TRY(ForwardingDevice::fill(words, pattern, s));
-    return stick(words, s);
-  }
-  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
-                         Mismatches* report, Stream& s) override {
-    EGT_TRY(ForwardingDevice::verify_and_fill(words, expected, next, direction, report, s));
-    return stick(words, s);
-  }
   std::atomic<std::uint32_t*> cell = nullptr;
+
+ protected:
+  Status enqueue_checked(const Operation& operation, Stream& s) override {
+    EGT_TRY(ForwardingDevice::enqueue_checked(operation, s));
+    if (const auto* fill = std::get_if<Fill>(&operation)) return stick(fill->words, s);
+    if (const auto* refill = std::get_if<VerifyAndFill>(&operation)) return stick(refill->words, s);
+    return {};
+  }
 
  private:
   Status stick(WordsView words, Stream& s) {
@@ -87,19 +89,19 @@ TEST(MemoryWorkload, TellsACellStuckAtZeroOnce) {
 class MisreadingDevice : public ForwardingDevice {
  public:
   MisreadingDevice() : ForwardingDevice(small_host_device()) {}
-  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& s) override {
-    if (!in_verify.exchange(false)) return ForwardingDevice::verify(words, expected, report, s);
-    EGT_TRY(flip(words, misread, s));
-    EGT_TRY(ForwardingDevice::verify(words, expected, report, s));
-    return flip(words, misread, s);
-  }
-  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
-                         Mismatches* report, Stream& s) override {
-    if (in_refill.exchange(false)) EGT_TRY(flip(words, misread, s));
-    return ForwardingDevice::verify_and_fill(words, expected, next, direction, report, s);
-  }
   std::atomic<bool> in_verify = false, in_refill = false;
-  const Flip misread{.first = 50, .count = 3, .stride = 10, .mask = 0x11};
+
+ protected:
+  Status enqueue_checked(const Operation& operation, Stream& s) override {
+    constexpr Flip misread{.first = 50, .count = 3, .stride = 10, .mask = 0x11};
+    const auto* const refill = std::get_if<VerifyAndFill>(&operation);
+    if (refill && in_refill.exchange(false)) EGT_TRY(flip(refill->words, misread, s));
+    const auto* const read = std::get_if<Verify>(&operation);
+    if (!read || !in_verify.exchange(false)) return ForwardingDevice::enqueue_checked(operation, s);
+    EGT_TRY(flip(read->words, misread, s));
+    EGT_TRY(ForwardingDevice::enqueue_checked(operation, s));
+    return flip(read->words, misread, s);
+  }
 };
 
 /// The only fault that the memory test reports on a device that misreads once.
@@ -226,25 +228,6 @@ TEST(MemoryLedger, TellsEachWordOnceAndABadBlockOnce) {
   EXPECT_EQ(ledger.news(0, found(1, {40}))->index, 40u);
 }
 
-/// Computes a GEMM or an extreme iteration differently in one call out of many.
-class SlippingDevice : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status gemm(const Gemm& call, Stream& stream) override {
-    Gemm wrong = call;
-    if (slip_gemm && ++products_ == 4) wrong.alpha = 2;
-    return ForwardingDevice::gemm(wrong, stream);
-  }
-  Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override {
-    if (slip_turn && ++turns_ == 4) ++iterations;
-    return ForwardingDevice::sine_exponential(words, iterations, digest, stream);
-  }
-  std::atomic<bool> slip_gemm = false, slip_turn = false;
-
- private:
-  int products_ = 0, turns_ = 0;
-};
-
 /// The workload's faults on that device until each block was an operand about once. `begin` is called after
 /// preparation.
 std::vector<Json> faults_of_operands(
@@ -264,9 +247,13 @@ std::vector<Json> faults_of_operands(
 }
 
 TEST(MemoryWorkload, AProductThatDiffersWhenRepeatedIsAFault) {
-  auto device = std::make_unique<SlippingDevice>(small_host_device());
-  std::atomic<bool>& slip = device->slip_gemm;
-  const std::vector<Json> faults = faults_of_operands(std::move(device), [&] { slip = true; });
+  std::atomic<int> products = -1'000'000;  // not yet
+  const std::vector<Json> faults = faults_of_operands(changed<Gemm>(small_host_device(),
+                                                                    [&](Gemm call, const Enqueue& enqueue) {
+                                                                      if (++products == 4) call.alpha = 2;
+                                                                      return enqueue(call);
+                                                                    }),
+                                                      [&] { products = 0; });
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_EQ(faults[0]["kind"], "gemm");
   EXPECT_EQ(faults[0]["detector"], "repetition");
@@ -274,25 +261,23 @@ TEST(MemoryWorkload, AProductThatDiffersWhenRepeatedIsAFault) {
 }
 
 TEST(MemoryWorkload, SinesThatDifferWhenRepeatedAreAFault) {
-  auto device = std::make_unique<SlippingDevice>(small_host_device());
-  device->slip_turn = true;
-  const std::vector<Json> faults = faults_of_operands(std::move(device));
+  int calls = 0;
+  const std::vector<Json> faults = faults_of_operands(
+      changed<SineExponential>(small_host_device(), [&](SineExponential call, const Enqueue& enqueue) {
+        if (++calls == 4) ++call.iterations;
+        return enqueue(call);
+      }));
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_EQ(faults[0]["kind"], "extreme");
 }
 
-/// Computes one iteration too many, in both runs.
-class OverturningDevice : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override {
-    return ForwardingDevice::sine_exponential(words, iterations + 1, digest, stream);
-  }
-};
-
 TEST(MemoryWorkload, SinesThatAreWrongEachTimeAreAFault) {
-  const std::vector<Json> faults =
-      faults_of_operands(std::make_unique<OverturningDevice>(small_host_device()));
+  // One iteration too many, in both runs.
+  const std::vector<Json> faults = faults_of_operands(
+      changed<SineExponential>(small_host_device(), [](SineExponential call, const Enqueue& enqueue) {
+        ++call.iterations;
+        return enqueue(call);
+      }));
   ASSERT_FALSE(faults.empty());
   EXPECT_EQ(faults[0]["kind"], "extreme");
   EXPECT_EQ(faults[0]["detector"], "host sample");
@@ -300,38 +285,19 @@ TEST(MemoryWorkload, SinesThatAreWrongEachTimeAreAFault) {
   EXPECT_NE(faults[0]["expected"], faults[0]["actual"]);
 }
 
-/// Computes one iteration too many for several words at once, in both runs.
-class OverturningBlocksDevice : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override {
-    return ForwardingDevice::sine_exponential(words, iterations + (words.count > 1), digest, stream);
-  }
-};
-
 TEST(MemoryWorkload, SinesOfBlocksAgreeWithThoseOfOneWord) {
-  const std::vector<Json> faults =
-      faults_of_operands(std::make_unique<OverturningBlocksDevice>(small_host_device()));
+  const std::vector<Json> faults = faults_of_operands(
+      changed<SineExponential>(small_host_device(), [](SineExponential call, const Enqueue& enqueue) {
+        call.iterations += call.words.count > 1;
+        return enqueue(call);
+      }));
   ASSERT_FALSE(faults.empty());
   EXPECT_EQ(faults[0]["kind"], "extreme");
 }
 
-/// Computes no GEMM: its result is the previous memory content.
-class ProductlessDevice : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status gemm(const Gemm&, Stream&) override { return {}; }
-};
-
-/// Computes no iteration of sine and exponential.
-class TurnlessDevice : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status sine_exponential(WordsView, int, Digest*, Stream&) override { return {}; }
-};
-
 TEST(MemoryWorkload, TurnsThatAreNotMadeAreAFaultWithoutValues) {
-  const std::vector<Json> faults = faults_of_operands(std::make_unique<TurnlessDevice>(small_host_device()));
+  const std::vector<Json> faults = faults_of_operands(changed<SineExponential>(
+      small_host_device(), [](const SineExponential&, const Enqueue&) { return Status(); }));
   ASSERT_FALSE(faults.empty());
   EXPECT_EQ(faults[0]["kind"], "extreme");
   EXPECT_THAT(faults[0]["where"].get<std::string>(), ::testing::EndsWith(": nothing was computed"));
@@ -339,8 +305,8 @@ TEST(MemoryWorkload, TurnsThatAreNotMadeAreAFaultWithoutValues) {
 }
 
 TEST(MemoryWorkload, ProductsThatAreNotMadeAreAFault) {
-  const std::vector<Json> faults =
-      faults_of_operands(std::make_unique<ProductlessDevice>(small_host_device()));
+  const std::vector<Json> faults = faults_of_operands(
+      changed<Gemm>(small_host_device(), [](const Gemm&, const Enqueue&) { return Status(); }));
   ASSERT_FALSE(faults.empty());
   EXPECT_EQ(faults[0]["kind"], "gemm");
 }
@@ -352,32 +318,22 @@ class EvenDevice : public ForwardingDevice {
   Result<double> elapsed_ms(const Event&, const Event&) override { return 5.0; }
 };
 
-/// Counts GEMMs, and how often the precision changes between them.
-class CountingDevice : public EvenDevice {
- public:
-  Status gemm(const Gemm& call, Stream& stream) override {
-    ++products;
-    switches += std::exchange(last_, call.precision) != call.precision;
-    return ForwardingDevice::gemm(call, stream);
-  }
-  std::atomic<int> products = 0, switches = 0;
-
- private:
-  Precision last_ = Precision::fp64;
-};
-
 /// An fp32 block has 16 GEMMs, an int8 block 8: block after block would give 2 switches in 24.
 TEST(MemoryWorkload, TwoBlocksAreMultipliedInTurn) {
-  auto device = std::make_unique<CountingDevice>();
-  CountingDevice& counts = *device;
-  World world(std::move(device));
+  std::atomic<int> products = 0, switches = 0;
+  Precision last = Precision::fp64;
+  World world(changed<Gemm>(std::make_unique<EvenDevice>(), [&](const Gemm& call, const Enqueue& enqueue) {
+    ++products;
+    switches += std::exchange(last, call.precision) != call.precision;
+    return enqueue(call);
+  }));
   world.load.set_lead(LoadLead::products);
   MemoryWorkload memory(world.environment, fill_of(32 << 20));
   ASSERT_TRUE(memory.prepare().ok());
   ASSERT_TRUE(memory.start().ok());
-  EXPECT_TRUE(eventually([&] { return counts.products >= 400; }));
+  EXPECT_TRUE(eventually([&] { return products >= 400; }));
   EXPECT_TRUE(memory.finish(true).ok());
-  EXPECT_GE(counts.switches, counts.products / 3) << counts.products;
+  EXPECT_GE(switches, products / 3) << products;
 }
 
 /// A run that goes back to an earlier step renumbers its operands while those of the first time are in GEMMs.
@@ -396,28 +352,23 @@ TEST(MemoryWorkload, OperandsOfOneNameAreNotTakenForEachOther) {
 }
 
 /// Every GEMM of a precision has a column with the same wrong bits.
-class MiscountingDevice : public EvenDevice {
- public:
-  MiscountingDevice(Precision precision, std::uint32_t mask) : precision_(precision), mask_(mask) {}
-  Status gemm(const Gemm& call, Stream& s) override {
-    EGT_TRY(ForwardingDevice::gemm(call, s));
-    if (call.precision != precision_) return {};
-    return flip({static_cast<std::uint32_t*>(call.d.data), static_cast<std::uint64_t>(call.d.count())},
-                {.first = 17,
-                 .count = static_cast<std::uint64_t>(call.d.rows),
-                 .stride = static_cast<std::uint64_t>(call.d.columns),
-                 .mask = mask_},
-                s);
-  }
-
- private:
-  const Precision precision_;
-  const std::uint32_t mask_;
-};
+std::unique_ptr<Device> miscounting_device(Precision precision, std::uint32_t mask) {
+  return changed<Gemm>(
+      std::make_unique<EvenDevice>(), [=](const Gemm& call, const Enqueue& enqueue) -> Status {
+        EGT_TRY(enqueue(call));
+        if (call.precision != precision) return {};
+        return enqueue(
+            FlipWords{{static_cast<std::uint32_t*>(call.d.data), static_cast<std::uint64_t>(call.d.count())},
+                      {.first = 17,
+                       .count = static_cast<std::uint64_t>(call.d.rows),
+                       .stride = static_cast<std::uint64_t>(call.d.columns),
+                       .mask = mask}});
+      });
+}
 
 TEST(MemoryWorkload, AProductThatIsWrongInEveryRepetitionIsFoundByItsVerification) {
   for (const auto& [precision, mask] : {std::pair{Precision::int8, 1u}, {Precision::fp32, 1u << 20}}) {
-    const std::vector<Json> faults = faults_of_operands(std::make_unique<MiscountingDevice>(precision, mask));
+    const std::vector<Json> faults = faults_of_operands(miscounting_device(precision, mask));
     ASSERT_FALSE(faults.empty()) << to_string(precision);
     for (const Json& fault : faults) {
       EXPECT_EQ(fault["kind"], "gemm");
@@ -460,7 +411,7 @@ std::map<std::uint64_t, OperandAnswer> answers_of(std::unique_ptr<Device> device
 TEST(MemoryWorkload, RanksMultiplyTheSameOperandsAndSoCompare) {
   const auto one = answers_of(std::make_unique<EvenDevice>(), 1),
              other = answers_of(std::make_unique<EvenDevice>(), 0.5, 3),
-             wrong = answers_of(std::make_unique<MiscountingDevice>(Precision::fp32, 1), 1);
+             wrong = answers_of(miscounting_device(Precision::fp32, 1), 1);
   int same = 0, unlike = 0;
   for (const auto& [name, answer] : one) {
     if (!other.contains(name) || !wrong.contains(name)) continue;
@@ -477,7 +428,7 @@ TEST(MemoryWorkload, RanksMultiplyTheSameOperandsAndSoCompare) {
   }
   EXPECT_GE(same, 1);
   EXPECT_GE(unlike, 1);
-  for (const auto& [name, answer] : answers_of(std::make_unique<MiscountingDevice>(Precision::int8, 1), 1))
+  for (const auto& [name, answer] : answers_of(miscounting_device(Precision::int8, 1), 1))
     EXPECT_NE(answer.precision, static_cast<std::uint32_t>(Precision::int8)) << "this rank knows itself";
 }
 

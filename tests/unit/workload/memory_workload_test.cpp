@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/changed_device.hpp"
 #include "tests/support/memory_fixture.hpp"
 #include "tests/support/workload_fixture.hpp"
 #include "workload/common/findings.hpp"
@@ -68,11 +69,14 @@ class SlowDevice : public ForwardingDevice {
     info_.backend = backend;
   }
   const DeviceInfo& info() const override { return info_; }
-  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& s) override {
-    std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
-    return ForwardingDevice::verify(words, expected, report, s);
-  }
   std::atomic<int> delay_ms = 0;
+
+ protected:
+  Status enqueue_checked(const Operation& operation, Stream& s) override {
+    if (std::holds_alternative<Verify>(operation))
+      std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+    return ForwardingDevice::enqueue_checked(operation, s);
+  }
 
  private:
   DeviceInfo info_;
@@ -407,24 +411,15 @@ TEST(MemoryWorkload, StopsQuickly) {
   ASSERT_TRUE(memory.finish(true).ok());
 }
 
-/// Fails permanently on request.
-class FailingDevice : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& s) override {
-    if (is_lost) return {StatusCode::aborted, "the device is lost"};
-    return ForwardingDevice::verify(words, expected, report, s);
-  }
-  std::atomic<bool> is_lost = false;
-};
-
 TEST(MemoryWorkload, RelaysWhatItsThreadFailedWith) {
-  auto made = std::make_unique<FailingDevice>(small_host_device());
-  FailingDevice& device = *made;
-  World world(std::move(made));
+  std::atomic<bool> is_lost = false;
+  World world(
+      test::changed<Verify>(small_host_device(), [&](const Verify& call, const test::Enqueue& enqueue) {
+        return is_lost ? Status(StatusCode::aborted, "the device is lost") : enqueue(call);
+      }));
   MemoryWorkload memory(world.environment, fill_of(2 << 20));
   ASSERT_TRUE(memory.prepare().ok());
-  device.is_lost = true;
+  is_lost = true;
   ASSERT_TRUE(memory.start().ok());
   StepOutcome outcome;
   ASSERT_TRUE(eventually([&] { return !memory.retire(0, outcome).ok(); }));

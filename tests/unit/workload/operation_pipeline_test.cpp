@@ -11,8 +11,8 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/progress_board.hpp"
 #include "model/digest_exchange.hpp"
+#include "tests/support/changed_device.hpp"
 #include "tests/support/single_rank_communicator.hpp"
-#include "tests/support/skipping_device.hpp"
 
 namespace egt {
 namespace {
@@ -34,11 +34,13 @@ class LateEvents : public ForwardingDevice {
 };
 
 TEST(SkippedCopy, LeavesNoValidEvidence) {
-  test::SkippingDevice device(std::move(open_host_device({}).value()));
+  int skipped = 0;
+  const auto real = test::skips_a_copy(std::move(open_host_device({}).value()), skipped);
+  Device& device = *real;
   const Buffer words = std::move(device.allocate(64).value());
   const auto pipeline = std::move(
       OperationPipeline::create(device, StreamPriority::low, StreamUse::all, "the test", 1).value());
-  device.skipped = 2;
+  skipped = 2;
   for (const std::uint64_t wrong : {0, 1, 0}) {
     ASSERT_TRUE(pipeline
                     ->submit(
@@ -61,14 +63,16 @@ TEST(SkippedCopy, LeavesNoValidEvidence) {
 
 /// The all-gather of a single rank is a copy, too.
 TEST(SkippedCopy, DoesNotRepeatTheDigestsOfAnEarlierExchange) {
-  for (const int skipped : {3, 4}) {
-    test::SkippingDevice device(std::move(open_host_device({}).value()));
+  for (const int which : {3, 4}) {
+    int skipped = 0;
+    const auto real = test::skips_a_copy(std::move(open_host_device({}).value()), skipped);
+    Device& device = *real;
     const auto stream = std::move(device.create_stream(StreamPriority::low, StreamUse::all).value());
     SingleRankCommunicator communicator(device);
     ProgressBoard board;
     DigestExchange exchange(device, communicator, *stream, &board.line("main"));
     ASSERT_TRUE(exchange.prepare(1).ok());
-    device.skipped = skipped;
+    skipped = which;
     for (const bool arrives : {true, false, true}) {
       ASSERT_TRUE(device.set_zero(exchange.own(), sizeof(Digest), *stream).ok());
       ASSERT_TRUE(exchange.enqueue(1).ok());

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "device/injection/injecting_device.hpp"
+#include "tests/support/changed_device.hpp"
 #include "tests/support/workload_fixture.hpp"
 #include "workload/verify/verify_workload.hpp"
 
@@ -98,21 +99,15 @@ TEST(Readiness, ADeviceThatBecomesIdleIsWrongInAllThatIsComputed) {
 }
 
 /// Wrong in the same way each time; only the host's own computation reveals it.
-class ScalingDevice : public ForwardingDevice {
- public:
-  explicit ScalingDevice(std::int64_t columns) : ForwardingDevice(small_host_device()), columns_(columns) {}
-  Status gemm(const Gemm& gemm, Stream& stream) override {
-    Gemm wrong = gemm;
-    if (gemm.d.columns == columns_) wrong.alpha = 1.001;
-    return ForwardingDevice::gemm(wrong, stream);
-  }
-
- private:
-  const std::int64_t columns_;
-};
+std::unique_ptr<Device> scaling_device(std::int64_t columns) {
+  return changed<Gemm>(small_host_device(), [=](Gemm call, const Enqueue& enqueue) {
+    if (call.d.columns == columns) call.alpha = 1.001;
+    return enqueue(call);
+  });
+}
 
 TEST(Readiness, EncodingsThatAreAlwaysWrongAreSeenByTheHost) {
-  Job job(std::make_unique<ScalingDevice>(small.outputs));
+  Job job(scaling_device(small.outputs));
   job.run();
   ASSERT_THAT(job.kinds(), UnorderedElementsAre("evaluation"));
   EXPECT_EQ(job.faults[0].at("detector"), "host reference");
@@ -122,46 +117,31 @@ TEST(Readiness, EncodingsThatAreAlwaysWrongAreSeenByTheHost) {
 }
 
 TEST(Readiness, ProductsThatAreAlwaysWrongAreSeenByTheHost) {
-  Job job(std::make_unique<ScalingDevice>(small.samples));
+  Job job(scaling_device(small.samples));
   job.run();
   ASSERT_THAT(job.kinds(), UnorderedElementsAre("similarity"));
   EXPECT_THAT(job.faults[0].at("where").get<std::string>(), HasSubstr("the dot product of encodings"));
 }
 
-/// The last sample appears equal to the first.
-class ConfusingDevice : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status gemm(const Gemm& gemm, Stream& s) override {
-    EGT_TRY(ForwardingDevice::gemm(gemm, s));
-    if (gemm.d.columns != small.samples) return {};
-    auto* const products = static_cast<float*>(gemm.d.data);
-    return copy(products + small.samples - 1, products, sizeof(float), s);
-  }
-};
-
 TEST(Readiness, AnotherBestMatchThanItselfIsWrong) {
-  Job job(std::make_unique<ConfusingDevice>(small_host_device()));
+  // The last sample appears equal to the first.
+  Job job(changed<Gemm>(small_host_device(), [](const Gemm& call, const Enqueue& enqueue) -> Status {
+    EGT_TRY(enqueue(call));
+    if (call.d.columns != small.samples) return {};
+    auto* const products = static_cast<float*>(call.d.data);
+    return enqueue(Copy{products + small.samples - 1, products, sizeof(float)});
+  }));
   job.run();
   ASSERT_THAT(job.kinds(), UnorderedElementsAre("similarity"));
   EXPECT_EQ(job.faults[0].at("where"), "the best match of sample 0");
   EXPECT_EQ(job.faults[0].at("actual"), "23");
 }
 
-/// Takes slightly larger optimizer steps.
-class HastyDevice : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
-                   Stream& s) override {
-    math::Adam wrong = rule;
-    wrong.rate *= 1.01f;
-    return ForwardingDevice::adam_step(range, first, second, wrong, s);
-  }
-};
-
 TEST(Readiness, AStepOfAnOptimizerThatIsAlwaysWrongIsSeenByTheHost) {
-  Job job(std::make_unique<HastyDevice>(small_host_device()));
+  Job job(changed<OptimizerStep>(small_host_device(), [](OptimizerStep call, const Enqueue& enqueue) {
+    if (auto* const adam = std::get_if<math::Adam>(&call.rule)) adam->rate *= 1.01f;
+    return enqueue(call);
+  }));
   job.run();
   ASSERT_THAT(job.kinds(), UnorderedElementsAre("optimizer"));
   EXPECT_THAT(job.faults[0].at("where").get<std::string>(), HasSubstr("after a step of Adam"));
@@ -246,22 +226,12 @@ TEST(Readiness, MemoryThatCannotBeTakenAgainIsNoCleanup) {
   EXPECT_THAT(job.failure(), HasSubstr("could not be taken again: there is no such piece"));
 }
 
-/// Skips memory verification for a while.
-class BlindDevice : public ForwardingDevice {
- public:
-  BlindDevice(std::unique_ptr<Device> device, int times)
-      : ForwardingDevice(std::move(device)), times_(times) {}
-  Status verify(WordsView words, const Pattern& pattern, Mismatches* report, Stream& s) override {
-    return times_-- > 0 ? Status() : ForwardingDevice::verify(words, pattern, report, s);
-  }
-
- private:
-  int times_;
-};
-
 TEST(Readiness, AVerificationThatDoesNotLookIsAFaultAlsoOnce) {
   for (const int times : {2, 1000}) {  // two verifications are one cleanup
-    Job job(std::make_unique<BlindDevice>(small_host_device(), times));
+    Job job(changed<Verify>(small_host_device(),
+                            [left = times](const Verify& call, const Enqueue& enqueue) mutable {
+                              return left-- > 0 ? Status() : enqueue(call);
+                            }));
     job.run();
     ASSERT_THAT(job.kinds(), testing::Contains("memory")) << times;
     EXPECT_EQ(job.faults[0].at("expected"), "the one injected wrong word");
@@ -269,19 +239,13 @@ TEST(Readiness, AVerificationThatDoesNotLookIsAFaultAlsoOnce) {
   }
 }
 
-/// One word does not retain what is written.
-class ForgetfulDevice : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status fill(WordsView words, const Pattern& pattern, Stream& s) override {
-    EGT_TRY(ForwardingDevice::fill(words, pattern, s));
-    if (words.count <= 8) return {};  // a stamp
-    return flip(words, {.first = 7, .mask = 0x10}, s);
-  }
-};
-
 TEST(Readiness, WordsThatChangeAreAFaultOfTheMemoryToldOnce) {
-  Job job(std::make_unique<ForgetfulDevice>(small_host_device()));
+  // One word does not retain what is written.
+  Job job(changed<Fill>(small_host_device(), [](const Fill& call, const Enqueue& enqueue) -> Status {
+    EGT_TRY(enqueue(call));
+    if (call.words.count <= 8) return {};  // a stamp
+    return enqueue(FlipWords{call.words, {.first = 7, .mask = 0x10}});
+  }));
   job.run();
   ASSERT_THAT(job.kinds(), UnorderedElementsAre("memory"));
   EXPECT_EQ(job.faults[0].at("detector"), "memory cleanup");

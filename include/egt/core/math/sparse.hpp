@@ -57,6 +57,8 @@ struct TopKScratch {
 /// gradient; the top k of that sum by magnitude (math::magnitude_key) become `selected`, by ascending index;
 /// ties prefer the lowest index. The residual becomes 0 at their positions.
 struct TopKSelection {
+  static constexpr const char* name = "select_top_k";
+
   VectorView gradient;             ///< f32, below 2^32 elements; only read
   float* residual = nullptr;       ///< device memory, same count
   SparseView selected;             ///< device memory; its count is k, 0 .. gradient.count

@@ -14,20 +14,17 @@ namespace {
 class ForgettingDevice : public ForwardingDevice {
  public:
   ForgettingDevice() : ForwardingDevice(small_host_device()) {}
-  Status fill(WordsView words, const Pattern& pattern, Stream& stream) override {
-    if (forgets) return {};
-    return ForwardingDevice::fill(words, pattern, stream);
-  }
-  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
-                         Mismatches* report, Stream& stream) override {
-    if (forgets) return ForwardingDevice::verify(words, expected, report, stream);
-    return ForwardingDevice::verify_and_fill(words, expected, next, direction, report, stream);
-  }
-  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
-    if (forgets && bytes > sizeof(Mismatches)) return {};
-    return ForwardingDevice::copy(to, from, bytes, stream);
-  }
   bool forgets = false;
+
+ protected:
+  Status enqueue_checked(const Operation& operation, Stream& stream) override {
+    const auto* const copy = std::get_if<Copy>(&operation);
+    if (forgets && (std::holds_alternative<Fill>(operation) || (copy && copy->bytes > sizeof(Mismatches))))
+      return {};
+    if (const auto* refill = std::get_if<VerifyAndFill>(&operation); refill && forgets)
+      return verify(refill->words, refill->expected, refill->report, stream);
+    return ForwardingDevice::enqueue_checked(operation, stream);
+  }
 };
 
 class CeilingJobs : public ::testing::Test {

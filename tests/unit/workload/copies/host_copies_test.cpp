@@ -53,11 +53,14 @@ TEST(HostCopies, MakesARoundAtTheEndOfAnyRun) {
 class ForgetfulDevice : public ForwardingDevice {
  public:
   ForgetfulDevice() : ForwardingDevice(small_host_device()) {}
-  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
-    if (bytes == chunk_bytes && left_ >= 0 && left_-- == 0) return {};
-    return ForwardingDevice::copy(to, from, bytes, stream);
-  }
   void forget(int which) { left_ = which; }
+
+ protected:
+  Status enqueue_checked(const Operation& operation, Stream& stream) override {
+    const auto* const copy = std::get_if<Copy>(&operation);
+    if (copy && copy->bytes == chunk_bytes && left_ >= 0 && left_-- == 0) return {};
+    return ForwardingDevice::enqueue_checked(operation, stream);
+  }
 
  private:
   std::atomic<int> left_{-1};

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/changed_device.hpp"
 #include "tests/support/fake_disk.hpp"
 #include "tests/support/workload_fixture.hpp"
 #include "workload/file/file_workload.hpp"
@@ -272,18 +273,13 @@ TEST_F(FilePassTest, NoFalseAlarm) {
       }
 }
 
-/// Corrupts a word between the host's copy and the device's verification.
-class LossyDevice : public test::ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& s) override {
-    EGT_TRY(flip(words, {.first = 2, .mask = 8}, s));
-    return ForwardingDevice::verify(words, expected, report, s);
-  }
-};
-
 TEST(FileOnALossyDevice, AWordThatIsWrongOnlyOnTheDeviceIsTheCopysFault) {
-  World world(std::make_unique<LossyDevice>(test::small_host_device()));
+  // Corrupts a word between the host's copy and the device's verification.
+  World world(test::changed<Verify>(test::small_host_device(),
+                                    [](const Verify& call, const test::Enqueue& enqueue) -> Status {
+                                      EGT_TRY(enqueue(FlipWords{call.words, {.first = 2, .mask = 8}}));
+                                      return enqueue(call);
+                                    }));
   FakeDisk disk;
   FakeFileLayer layer(disk);
   FilePass pass(world.environment, layer, {.paths = {"a", "b"}, .bytes = block_bytes});

@@ -14,6 +14,8 @@ namespace egt {
 /// counts, that sample is held. If none counts, or at a non-finite time, the value is 0. A NaN value is
 /// 0x7fc00000. All pointers are device memory.
 struct StreamFusion {
+  static constexpr const char* name = "fuse";
+
   FusionShape shape;
   const double* times[max_fusion_streams] = {};  ///< of each stream: batch x samples
   const float* values[max_fusion_streams] = {};  ///< of each stream: batch x samples x dims

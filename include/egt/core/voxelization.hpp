@@ -13,6 +13,7 @@ namespace egt {
 /// for any order of the points. All pointers are device memory; `points` is only read, the rest is
 /// overwritten.
 struct Voxelization {
+  static constexpr const char* name = "voxelize";
   static constexpr std::int64_t max_points = std::int64_t{1} << 31;
 
   VoxelGrid grid;
