@@ -59,7 +59,7 @@ int printed(int code) {
     static_cast<void>(write_all(STDERR_FILENO,
                                 "extreme_gpu_trainer: the host has no memory left for this process; give it "
                                 "more, or look at ulimit -v and the control group's limit\n"));
-    std::_Exit(run_has_begun ? exit_code::incomplete : exit_code::no_environment);
+    std::_Exit(code_without_verdict);
   } catch (...) {
     __gnu_cxx::__verbose_terminate_handler();
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "egt/core/clock.hpp"
+#include "egt/core/exit_code.hpp"
 
 namespace egt {
 void RecordQueue::emit(RecordKind kind, std::int64_t step, Json body) {
@@ -14,6 +15,8 @@ void RecordQueue::emit(RecordKind kind, std::int64_t step, Json body) {
 void RecordQueue::emit(const Fault& fault) {
   const std::lock_guard lock(mutex_);
   has_fault_ = true;
+  // selftest, which limits nothing, expects its faults.
+  if (limit_ != FaultLimit::none) raise_code_without_verdict(exit_code::fault);
   if (!holds_back(fault)) put(RecordKind::fault, std::max(fault.step, fault.found_step), to_json(fault));
 }
 

@@ -3,7 +3,7 @@ no hang. A thread that is needed only after some steps (for a stream's share of 
 for a thread, and GEMMs that hang."""
 from program import *
 
-PASS, ENVIRONMENT, INCOMPLETE, INTERRUPTED = 0, 3, 4, 6
+PASS, FAULT, ENVIRONMENT, INCOMPLETE, INTERRUPTED = 0, 1, 3, 4, 6
 TINY = ["--layers", "16,8", "--batch", "8", "--memory", "64MB", "--io-size", "1MB", "--io-repeats", "1", "--steps", "20", "--log-file", "log",
         "--output", "run"]
 MOST = 40  # far more threads than a rank starts
@@ -39,17 +39,21 @@ class Threads(ProgramTest):
         self.assertEqual({path.name for path in folder.iterdir()}, left, told)
 
     def test_memory_that_a_thread_does_not_get(self):
-        process = self.start_program(*TINY[:6], "--no-io", "--duration", "2m", "--output", "run",
-                                     environment={"LD_PRELOAD": os.environ["EGT_FEW_THREADS"], "EGT_NO_MEMORY": "now"})
-        journal = self.folder / "run" / "journal.rank0.jsonl"
-        while not (journal.exists() and '"kind":"epoch"' in journal.read_text()):
-            self.assertIsNone(process.poll(), "it ended before its first steps")
-            time.sleep(0.1)
-        (self.folder / "now").touch()
-        told = process.communicate(timeout=100)[1]
-        self.assertEqual(process.returncode, INCOMPLETE, told)
-        self.assertIn("extreme_gpu_trainer: the host has no memory left for this process; give it more, or look at ulimit -v", told)
-        self.assertEqual(self.run_program("report", "run").returncode, INCOMPLETE)
+        for kind, code in [("epoch", INCOMPLETE), ("fault", FAULT)]:
+            with self.subTest(kind=kind):
+                (self.folder / "now").unlink(missing_ok=True)
+                inject = ["--inject", "memory:rank=0,step=5"] if kind == "fault" else []
+                process = self.start_program(*TINY[:6], "--no-io", "--duration", "2m", "--output", kind, *inject,
+                                             environment={"LD_PRELOAD": os.environ["EGT_FEW_THREADS"], "EGT_NO_MEMORY": "now"})
+                journal = self.folder / kind / "journal.rank0.jsonl"
+                while not (journal.exists() and f'"kind":"{kind}"' in journal.read_text()):
+                    self.assertIsNone(process.poll(), "it ended before its first steps")
+                    time.sleep(0.1)
+                (self.folder / "now").touch()
+                told = process.communicate(timeout=100)[1]
+                self.assertEqual(process.returncode, code, told)
+                self.assertIn("extreme_gpu_trainer: the host has no memory left for this process; give it more, or look at ulimit -v", told)
+                self.assertEqual(self.run_program("report", kind).returncode, code)
 
     def test_a_signal_ends_a_start_that_hangs_and_nothing_stays(self):
         process = self.start_program(*TINY, environment={"LD_PRELOAD": os.environ["EGT_FEW_THREADS"], "EGT_NO_PRODUCTS": "run/journal.rank0.jsonl"})

@@ -13,8 +13,15 @@ inline constexpr int pass = 0, fault = 1, wrong_usage = 2, no_environment = 3, i
 inline constexpr int all[] = {pass, fault, wrong_usage, no_environment, incomplete, degraded, interrupted};
 }  // namespace exit_code
 
-/// True once this process runs steps, so that its journal is judged however it ends. Any thread.
-inline std::atomic<bool> run_has_begun{false};
+/// Exit code of this process if it must exit without a verdict, for example without memory. Any thread.
+/// no_environment until the run begins; then incomplete, because its journal is judged; fault once it emitted
+/// one, because mpirun returns the code of the first rank that exits.
+inline std::atomic<int> code_without_verdict{exit_code::no_environment};
+
+/// Raises it to `incomplete` or `fault`.
+inline void raise_code_without_verdict(int code) {
+  if (code_without_verdict != exit_code::fault) code_without_verdict = code;
+}
 
 /// Exit code of a run that did not begin, or of a command that failed.
 inline int exit_code_of(const Status& status) {

@@ -473,7 +473,7 @@ Status Run::open_recovery() {
 }
 
 Result<int> Run::run() {
-  run_has_begun = true;
+  raise_code_without_verdict(exit_code::incomplete);
   Session::Workloads none;
   Session session({.monitored = monitored_device(),
                    .device = *platform_.device,

@@ -32,10 +32,10 @@ Result<int> Run::share_verdict(const Status& failure) {
   const Status reported = route_->pump_to_the_end(patience);
   if (recovery_->was_given_up()) {
     recovery_->await_crash_report();
-    leave(exit_code::incomplete);
+    leave(code_without_verdict);
   }
   const bool all_is_well = failure.ok() && reported.ok();
-  const int code = is_root() ? conclude(reported, all_is_well) : exit_code::incomplete;
+  const int code = is_root() ? conclude(reported, all_is_well) : code_without_verdict.load();
   if (!all_is_well) leave(code);
   if (!is_root()) EGT_TRY(offer_journals(gathering()));
   EGT_TRY_ASSIGN(const std::string shared, control_.broadcast(std::to_string(code)));

@@ -176,7 +176,7 @@ void end_after_a_minute(const std::stop_token& finalized) {
   if (finalized.stop_requested()) return;
   static_cast<void>(write_all(
       STDERR_FILENO, "extreme_gpu_trainer: MPI_Finalize does not return; the rank ends without it\n"));
-  std::_Exit(exit_code::incomplete);
+  std::_Exit(code_without_verdict);
 }
 
 }  // namespace

@@ -314,7 +314,7 @@ std::string summary_part(const Json& result, const Pairs& pairs) {
     text += "  One rank alone has no pairs: only the device and its host were measured\n";
   const auto bytes =
       value_at<double>(member(result, "verified_work"), "bytes_exchanged_verified").value_or(0);
-  text += fmt::format("  Verified:              {}, every transfer\n", format_bytes(bytes));
+  text += fmt::format("  Verified:              {}, every measured transfer\n", format_bytes(bytes));
   return text + link_errors_text(result);
 }
 

@@ -248,7 +248,7 @@ void CrashReport::say(Watchdog& watchdog, RunReport report, bool has_result) con
 }
 
 int CrashReport::await_result(Watchdog& watchdog) const {
-  int code = exit_code::incomplete;
+  int code = code_without_verdict;
   watchdog.wait_until(
       [&] {
         for (const int known : exit_code::all)

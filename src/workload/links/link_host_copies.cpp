@@ -92,7 +92,7 @@ Result<LinkTiming> LinkHostCopies::measure(Way way) {
   EGT_TRY_ASSIGN(const auto measured,
                  bench_.measure({.repeats = repeats,
                                  .reports = 1,
-                                 .prepare = [&](int repeat, double) { return prepare(repeat); },
+                                 .prepare = [&](int repeat, double) { return prepare(way, repeat); },
                                  .move = [&] { return copy(way); },
                                  .verify = [&](int repeat) { return verify(way, repeat); }}));
   ++measurements_;
@@ -104,17 +104,21 @@ Result<LinkTiming> LinkHostCopies::measure(Way way) {
 
 /// Data for the device start in host memory, and data from the device in device memory. The destinations hold
 /// other data before the copy.
-Status LinkHostCopies::prepare(int repeat) {
+Status LinkHostCopies::prepare(Way way, int repeat) {
   Device& device = bench_.device();
   const std::uint64_t bytes = outcome_.bytes;
   const WordsView out = bench_.outgoing(bytes), in = bench_.incoming(bytes);
-  EGT_TRY(device.fill(out, pattern(repeat, true), bench_.stream()));
-  EGT_TRY(device.copy(source_.data(), out.data, bytes, bench_.stream()));
+  if (way.to_device) {
+    EGT_TRY(device.fill(out, pattern(repeat, true), bench_.stream()));
+    EGT_TRY(device.copy(source_.data(), out.data, bytes, bench_.stream()));
+  }
   Pattern before = pattern(repeat, true);
   before.kind = PatternKind::random_inverse;
   EGT_TRY(device.fill(in, before, bench_.stream()));
-  EGT_TRY(device.copy(target_.data(), in.data, bytes, bench_.stream()));
-  EGT_TRY(device.fill(out, pattern(repeat, false), bench_.stream()));
+  if (way.from_device) {
+    EGT_TRY(device.copy(target_.data(), in.data, bytes, bench_.stream()));
+    EGT_TRY(device.fill(out, pattern(repeat, false), bench_.stream()));
+  }
   return device.record(*prepared_, bench_.stream());
 }
 

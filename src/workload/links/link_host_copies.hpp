@@ -44,7 +44,7 @@ class LinkHostCopies {
   Status take_memory();
   Status measure_node(std::optional<int> node);
   Result<LinkTiming> measure(Way way);
-  Status prepare(int repeat);
+  Status prepare(Way way, int repeat);
   Status copy(Way way);
   Status verify(Way way, int repeat);
   Pattern pattern(int repeat, bool to_device) const;
