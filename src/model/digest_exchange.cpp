@@ -28,13 +28,17 @@ Status DigestExchange::prepare(std::size_t most) {
   return {};
 }
 
+Status DigestExchange::write_stamp(Digest* digest, std::uint32_t number) {
+  constexpr std::uint64_t words = sizeof(Digest) / sizeof(std::uint32_t);
+  return device_.fill({reinterpret_cast<std::uint32_t*>(digest), words},
+                      {.kind = PatternKind::solid, .parameter = number}, stream_);
+}
+
 Status DigestExchange::enqueue(std::size_t count) {
   if (count >= most_) return {StatusCode::internal, "more digests than there is memory for"};
   count_ = count + 1;
   Digest* const all = own() + most_;
-  EGT_TRY(
-      device_.fill({reinterpret_cast<std::uint32_t*>(own() + count), sizeof(Digest) / sizeof(std::uint32_t)},
-                   {.kind = PatternKind::solid, .parameter = ++number_}, stream_));
+  EGT_TRY(write_stamp(own() + count, ++number_));
   if (line_ != nullptr) EGT_TRY(device_.record(*own_done_, stream_));
   EGT_TRY(communicator_.all_gather(own(), all, count_ * sizeof(Digest), stream_));
   EGT_TRY(device_.copy(pinned_.data(), all, count_ * ranks() * sizeof(Digest), stream_));

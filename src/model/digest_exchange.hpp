@@ -34,6 +34,8 @@ class DigestExchange {
   Status prepare(std::size_t most);
   /// This rank's digests in device memory; write them before `enqueue`.
   Digest* own() const { return memory_.as<Digest>(); }
+  /// Writes `number` in the place of a digest, as `stamp` has it.
+  Status write_stamp(Digest* digest, std::uint32_t number);
   /// Enqueues the exchange of the first `count` digests.
   Status enqueue(std::size_t count);
   /// Waits for the exchange and returns one list per rank. `step`: for the board.

@@ -116,7 +116,7 @@ Status MlpTrainer::check(const BatchShare& wanted) const {
   return {};
 }
 
-Status MlpTrainer::enqueue_step(std::int64_t step, const StepMessage& note, bool measure) {
+Status MlpTrainer::enqueue_step(std::int64_t step, float vote, bool measure) {
   const ProfilerRange range("train step");
   timeline_.begin(measure);
   enqueued_ = &tails_.of(step);
@@ -134,7 +134,9 @@ Status MlpTrainer::enqueue_step(std::int64_t step, const StepMessage& note, bool
                          *this));
   trained_.step_made();
   if (second_) second_->step_made();
-  EGT_TRY(close_step(note));
+  // The last all-reduce follows the loss. The next step's GEMMs need not wait for this step's votes.
+  EGT_TRY(
+      enqueued_->close(device_, communicator_, vote, std::exchange(last_compute_ms_, 0.0f), *communication_));
   return config_.has_second_pass ? make_second_pass() : Status();
 }
 
@@ -207,12 +209,6 @@ Status MlpTrainer::bucket_made(std::size_t bucket) {
                       *compute_, *communication_, timeline_);
 }
 
-Status MlpTrainer::close_step(const StepMessage& note) {
-  // The last all-reduce follows the loss. The next step's GEMMs need not wait for this step's message.
-  return enqueued_->close(device_, communicator_, note, std::exchange(last_compute_ms_, 0.0f),
-                          *communication_);
-}
-
 Result<double> MlpTrainer::compute_ms(const mlp::StepTail& tail) {
   if (layout_.layers().size() < 2) return device_.busy_ms(*tail.compute_begin, *tail.compute_end);
   EGT_TRY_ASSIGN(const double before, device_.busy_ms(*tail.compute_begin, *tail.wait_begin));
@@ -269,7 +265,7 @@ Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, Operatio
   const std::int64_t rows = std::min(config_.batch.local, config_.batch.global / communicator_.size());
   // The replay writes its gradients to the same memory. A wrong all-reduce may have corrupted the padding
   // between layers, which no pass overwrites.
-  EGT_TRY(updates_.settle(precision_, *compute_, observer ? *observer : unobserved_));
+  EGT_TRY(settle(observer));
   EGT_TRY(device_.set_zero(workspace_.gradient.data(), workspace_.gradient.bytes(), *compute_));
   if (const VectorView copy = known_.compute_copy(precision); copy.data != nullptr)
     EGT_TRY(device_.cast(copy, known_.master(), *compute_));

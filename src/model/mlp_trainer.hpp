@@ -44,8 +44,9 @@ class MlpTrainer : private mlp::PassObserver {
   /// the same weights; its gradient is dropped. none: as before. invalid_argument: no samples, or more than
   /// MlpConfig::max_samples.
   Status set_shares(const BatchShare& own, const std::optional<BatchShare>& second);
-  /// Enqueues the step. `measure`: records its StepTimes; at most one such step may be in flight.
-  Status enqueue_step(std::int64_t step, const StepMessage& note, bool measure);
+  /// Enqueues the step. `vote`: see StepResult::votes. `measure`: records its StepTimes; at most one such
+  /// step may be in flight.
+  Status enqueue_step(std::int64_t step, float vote, bool measure);
   /// Waits until the step is complete. Steps are retired in order.
   Result<StepResult> retire_step(std::int64_t step, double timeout_seconds);
   /// The digests of the steps' passes and all-reduces.
@@ -53,8 +54,10 @@ class MlpTrainer : private mlp::PassObserver {
   /// Waits until this rank's own pass of the step is complete. Later delays then come from its peers.
   Status wait_for_pass(std::int64_t step, double timeout_seconds);
   /// Enqueues the updates of the last enqueued step on the compute stream now instead of with the next step.
-  /// All functions below that read or change the state call this implicitly.
-  Status settle() { return updates_.settle(precision_, *compute_, unobserved_); }
+  /// All functions below that read or change the state call this implicitly. `observer` receives the updates.
+  Status settle(OperationObserver* observer = nullptr) {
+    return updates_.settle(precision_, *compute_, observer ? *observer : unobserved_);
+  }
   /// Call after the communicator was aborted. Waits up to `timeout_seconds` until no enqueued step is in
   /// flight, then discards these steps and their errors. `restore_state` must follow.
   Status give_up_steps(double timeout_seconds);
@@ -69,8 +72,7 @@ class MlpTrainer : private mlp::PassObserver {
   std::vector<PassTensor> replay_tensors() const { return mlp::Pass::tensors(layout_, config_); }
   /// Enqueues a known-answer pass after the last enqueued step, outside the training state. Batch and weights
   /// are the same on every rank and in every call. `answers`: device memory for one digest per tensor, valid
-  /// on the communication stream. The precision is one of the config's. `observer` receives the operations of
-  /// the replay and of the updates left pending by the last step.
+  /// on the communication stream. The precision is one of the config's. `observer` receives the operations.
   Status enqueue_replay(Precision precision, Digest* answers, OperationObserver* observer = nullptr);
   /// Injects faults into these tensors in every training pass and replay enqueued from now on. An empty list
   /// stops the injection.
@@ -117,7 +119,6 @@ class MlpTrainer : private mlp::PassObserver {
   Status allocate();
   Status make_streams_and_events();
   Status initialize();
-  Status close_step(const StepMessage& note);
   Status make_second_pass();
   Status check(const BatchShare& wanted) const;
   /// Makes later work on the communication stream wait for all earlier work on the compute stream.

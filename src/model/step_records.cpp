@@ -1,8 +1,6 @@
 #include "model/step_records.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <iterator>
 
 namespace egt {
 
@@ -25,9 +23,9 @@ namespace egt::mlp {
 
 namespace {
 
-// Layout of a tail in floats: the sum of squared errors, the notes, each rank's own sum of squared errors,
-// then the time of each rank's pass.
-constexpr std::size_t notes_at = 1, notes = 3, own_losses_at = notes_at + notes;
+// Layout of a tail in floats: the sum of squared errors, the sum of votes, each rank's own sum of squared
+// errors, then the time of each rank's pass.
+constexpr std::size_t votes_at = 1, own_losses_at = 2;
 
 std::size_t own_times_at(int ranks) {
   return own_losses_at + static_cast<std::size_t>(ranks);
@@ -62,17 +60,17 @@ Status StepTails::allocate(Device& device, int ranks, std::size_t slots) {
   return {};
 }
 
-Status StepTail::close(Device& device, Communicator& communicator, const StepMessage& note, float compute_ms,
+Status StepTail::close(Device& device, Communicator& communicator, float vote, float compute_ms,
                        Stream& stream) {
-  const float reported[] = {note.vote, note.check_ms, note.step_ms, compute_ms};
-  std::copy(std::begin(reported), std::end(reported), reported_);
-  EGT_TRY(device.copy(device_ + notes_at, reported_, notes * sizeof(float), stream));
+  reported_[0] = vote;
+  reported_[1] = compute_ms;
+  EGT_TRY(device.copy(device_ + votes_at, reported_, sizeof(float), stream));
   const int ranks = communicator.size();
   float* const own_losses = device_ + own_losses_at;
   float* const own_times = device_ + own_times_at(ranks);
   EGT_TRY(device.set_zero(own_losses, 2 * static_cast<std::size_t>(ranks) * sizeof(float), stream));
   EGT_TRY(device.copy(own_losses + communicator.rank(), device_, sizeof(float), stream));
-  EGT_TRY(device.copy(own_times + communicator.rank(), reported_ + notes, sizeof(float), stream));
+  EGT_TRY(device.copy(own_times + communicator.rank(), reported_ + 1, sizeof(float), stream));
   EGT_TRY(communicator.all_reduce(device_, tail_floats(ranks), ElementType::f32, stream));
   EGT_TRY(device.copy(result_, device_, tail_floats(ranks) * sizeof(float), stream));
   return device.record(*done, stream);
@@ -81,8 +79,7 @@ Status StepTail::close(Device& device, Communicator& communicator, const StepMes
 StepResult StepTail::read(int ranks, double outputs) const {
   StepResult result;
   result.loss = static_cast<double>(result_[0]) / outputs;
-  const float* const reported = result_ + notes_at;
-  result.notes = {.vote = reported[0], .check_ms = reported[1], .step_ms = reported[2]};
+  result.votes = result_[votes_at];
   result.own_losses.assign(result_ + own_losses_at, result_ + own_losses_at + ranks);
   const float* const times = result_ + own_times_at(ranks);
   result.all_compute_ms.assign(times, times + ranks);

@@ -14,18 +14,10 @@
 /// What a step leaves for the host: the messages between ranks at its end, and times.
 namespace egt {
 
-/// The message that a rank sends with each step. Each value is summed over ranks. Small whole numbers stay
-/// exact.
-struct StepMessage {
-  float vote = 0;
-  float check_ms = 0;  ///< cost of this rank's last check, in ms; 0: no new value
-  float step_ms = 0;   ///< duration of a step without a check, for comparison
-};
-
 /// The result of one step, available when it is complete.
 struct StepResult {
-  double loss = 0;    ///< squared error per output, mean over the global batch
-  StepMessage notes;  ///< summed over all ranks, the same on every rank
+  double loss = 0;  ///< squared error per output, mean over the global batch
+  float votes = 0;  ///< sum of all ranks' votes, the same on every rank
   /// Each rank's sum of squared errors over its own samples; bitwise the same on every rank.
   std::vector<float> own_losses;
   std::optional<double> step_ms;  ///< from the end of the previous step to the end of this one, device time
@@ -64,15 +56,14 @@ struct StepTimes {
 
 namespace mlp {
 
-/// Loss and notes of one step, all-reduced after the last bucket.
+/// Loss and votes of one step, all-reduced after the last bucket.
 class StepTail {
  public:
   /// Output of this rank's sum of squared errors: device memory, one float.
   float* loss() const { return device_; }
-  /// Enqueues the all-reduce. `compute_ms`: duration of an earlier pass of this rank, sent to all ranks; 0:
-  /// no new value.
-  Status close(Device& device, Communicator& communicator, const StepMessage& note, float compute_ms,
-               Stream& stream);
+  /// Enqueues the all-reduce. `vote`: this rank's; small whole numbers stay exact in the sum. `compute_ms`:
+  /// duration of an earlier pass of this rank, sent to all ranks; 0: no new value.
+  Status close(Device& device, Communicator& communicator, float vote, float compute_ms, Stream& stream);
   /// Valid once `done` is reached. `outputs`: number of the global batch's outputs, the divisor of the loss.
   StepResult read(int ranks, double outputs) const;
 

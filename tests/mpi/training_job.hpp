@@ -99,7 +99,7 @@ inline std::uint32_t flip_bit_29(std::uint32_t word) {
 inline std::uint32_t make_nan(std::uint32_t) {
   return 0x7FC00000u;
 }
-/// Hits the gradients' all-reduces, not the digests, nor the end of a step with its loss and notes.
+/// Hits the gradients' all-reduces, not the digests, nor the end of a step with its loss and votes.
 inline CorruptingCommunicator::Hit gradient_hit(int rank, std::uint32_t (*change)(std::uint32_t)) {
   return {.rank = rank, .bytes_at_least = 64, .change = change};
 }

@@ -1,96 +1,81 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <deque>
 #include <optional>
+#include <vector>
 
-#include "model/mlp_trainer.hpp"
+#include "model/digest_exchange.hpp"
 
 namespace egt {
 
-/// Schedule of the checks, identical on all ranks that pass the same values. Not thread-safe.
+/// Schedule of the checks, and their measured cost on this rank. Not thread-safe.
 ///
 /// `every` > 0: one check after each `every`-th step, whatever the cost. `every` 0: checks use at most
 /// `budget` (a share such as 0.01) of the steps' time. The first check comes early. Each further one comes
-/// once the time of all steps covers all checks so far and the next; a budget of 0 allows none. The next
-/// check waits until `learn` reported the cost of the last.
+/// once the time of all steps covers all checks so far and the next; a budget of 0 allows none. Each rank
+/// proposes a period from its own times. The ranks exchange the proposals with each check and use the
+/// longest, so they decide identically and every rank stays within the budget.
 class CheckSchedule {
  public:
   /// Steps before the first check by budget; its cost is compensated later.
   static constexpr std::int64_t first_check = 5;
   /// Min steps between two checks by budget, because a check's result arrives two steps later.
   static constexpr std::int64_t min_period = 3;
-  /// Cap on the cost of a check after the first, relative to the costliest recent check or a step. The excess
-  /// is an external stall and is not charged. Otherwise a stall of one second would delay checks for minutes.
-  static constexpr double stall_factor = 4;
-  /// Limits how fast unspent budget is used. A check comes at most this factor earlier than the costliest
-  /// recent check requires.
-  static constexpr double haste = 4;
 
   /// 0 <= every, 0 <= budget.
-  CheckSchedule(std::int64_t every, double budget);
+  CheckSchedule(std::int64_t every, double budget) : every_(every), budget_(budget) { restart(-1); }
 
-  /// True if a check is due after step `step`. Call once per step, in order.
-  bool due(std::int64_t step);
+  /// The run continues after `step`. The times so far still count.
+  void restart(std::int64_t step) { plan(step, first_check); }
+  bool due(std::int64_t step) const {
+    return every_ > 0 ? (step + 1) % every_ == 0 : budget_ > 0 && step >= next_;
+  }
+  /// Times that are not positive or not finite are invalid: a step is ignored, a check counts as one step.
+  void add_step(double ms) {
+    if (is_valid(ms)) steps_ms_ += ms, ++steps_;
+  }
+  void add_check(double ms) { checks_ms_ += is_valid(ms) ? ms : step_ms(), ++checks_; }
 
-  /// Reports the cost of a check and of a step without one since the last check, in ms, as agreed by all
-  /// ranks. Call once per check when its result is known (some steps later). The cost, a difference of
-  /// measured times, may be negative; noise cancels in the sum. Invalid values (a step of 0 ms, NaN,
-  /// infinite) are replaced by the previous ones. Without these, a check is assumed to cost one step.
-  void learn(double check_ms, double step_ms);
+  /// Steps from the check that is being enqueued to the next one. Both are assumed to cost the mean of the
+  /// checks so far; the first two, one step each.
+  std::uint32_t proposal() const {
+    constexpr double headroom = 0.95;  // because the next costs are estimates
+    constexpr double longest = 1u << 31;
+    const double check_ms = checks_ > 0 ? checks_ms_ / checks_ : step_ms();
+    const double steps = ((checks_ms_ + 2 * check_ms) / (headroom * budget_) - steps_ms_) / step_ms();
+    return static_cast<std::uint32_t>(std::clamp<double>(std::ceil(steps), min_period, longest));
+  }
+  /// `answers`: of all ranks in the check after `step`, each ending with the stamp of its proposal. Others
+  /// changed in transit and are ignored.
+  void agree(std::int64_t step, const std::vector<Answers>& answers) {
+    std::int64_t longest = min_period;
+    for (const Answers& rank : answers)
+      if (const auto proposed = static_cast<std::uint32_t>(rank.back().a); rank.back() == stamp(proposed))
+        longest = std::max<std::int64_t>(longest, proposed);
+    plan(step, longest);
+  }
 
   /// Steps between checks, as currently planned.
   std::int64_t period() const { return period_; }
+  /// Share of the time of all steps; none: not measured yet.
+  std::optional<double> fraction() const {
+    return steps_ > 0 && checks_ > 0 ? std::optional(std::min(checks_ms_ / steps_ms_, 1.0)) : std::nullopt;
+  }
 
  private:
-  double dearest() const;
-  void charge(double check_ms);
-  std::int64_t planned_period() const;
+  static bool is_valid(double ms) { return std::isfinite(ms) && ms > 0; }
+  double step_ms() const { return steps_ > 0 ? steps_ms_ / steps_ : 1; }
+  void plan(std::int64_t step, std::int64_t period) {
+    period_ = every_ > 0 ? every_ : period;
+    next_ = step + period_;
+  }
 
   std::int64_t every_;
   double budget_;
-  std::int64_t period_;
-  std::int64_t steps_ = 0;          ///< calls of `due` so far
-  std::int64_t last_check_ = 0;     ///< `steps_` at the last check
-  bool under_way_ = false;          ///< a check whose cost is not known yet
-  std::int64_t settled_steps_ = 0;  ///< steps included in `steps_ms_`
-  double steps_ms_ = 0;
-  std::optional<double> step_ms_;  ///< last reported
-  double checks_ms_ = 0;           ///< of all checks so far
-  std::deque<double> recent_ms_;   ///< costs of the last checks
-};
-
-/// Cost of checks on this rank: the time by which the steps after a check exceeded those before. The ranks
-/// exchange these values with the steps, so that all ranks decide identically.
-class StepCosts {
- public:
-  /// A check was enqueued after `step`.
-  void check_enqueued(std::int64_t step) { checks_.push_back(step); }
-  /// `ms`: duration of the step; none: unknown. Call in order.
-  void add(std::int64_t step, std::optional<double> ms);
-  /// Steps were repeated, so their times are invalid.
-  void disturb() { affected_.disturbed = true; }
-  /// The steps in flight were aborted; drops their pending reports.
-  void give_up();
-  /// Cost to report to the peers, once; all 0: nothing new.
-  StepMessage take_note();
-  /// Share of the time of all steps; none: not measured yet.
-  std::optional<double> fraction() const;
-
- private:
-  static constexpr std::int64_t affected = 2;  ///< steps after a check that it may delay
-  static constexpr std::size_t remembered = 8;
-
-  std::deque<std::int64_t> checks_;  ///< steps before the pending checks
-  std::deque<double> plain_;         ///< recent steps not delayed by a check
-  struct Affected {
-    bool disturbed = false;
-    double ms = 0;
-    int steps = 0;
-  } affected_;  ///< steps after the first pending check so far
-  double all_ms_ = 0;
-  std::optional<double> checks_ms_;  ///< none: no check was measured yet
-  StepMessage note_;
+  std::int64_t period_ = 0, next_ = 0;  ///< the step after which a check is due
+  double steps_ = 0, steps_ms_ = 0, checks_ = 0, checks_ms_ = 0;
 };
 
 }  // namespace egt

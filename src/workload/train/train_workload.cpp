@@ -134,7 +134,7 @@ Status TrainWorkload::enqueue(const Step& step) {
   environment_.load.set_lead(lead);
   environment_.load.set_precision(steps_->precision_of(step.index));
   steps_->trainer().compute_stream().set_width(lead == LoadLead::products ? width_beside_products : 0);
-  EGT_TRY(steps_->enqueue(step, checks_->take_note()));
+  EGT_TRY(steps_->enqueue(step));
   return checks_->after_step(step.index);
 }
 
@@ -169,7 +169,7 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
   EGT_TRY(wait_for_pass(step));
   EGT_TRY_ASSIGN(const StepResult result,
                  steps_->trainer().retire_step(step, environment_.peer_timeout_seconds));
-  const StopVote decision = decode_votes(result.notes.vote);
+  const StopVote decision = decode_votes(result.votes);
   if (decision < steps_->vote(step))  // else the run would never end
     return {StatusCode::internal,
             fmt::format("the votes of step {} changed in transit: this rank's vote to stop is lost", step)};

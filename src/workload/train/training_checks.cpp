@@ -62,7 +62,10 @@ Status TrainingChecks::prepare() {
   EGT_TRY(prepare_golden());
   // If weights differ, a block of words is exchanged in the buffer of the digests.
   const std::size_t block = StateDifference::block_words * sizeof(std::uint32_t) / sizeof(Digest);
-  EGT_TRY(exchange_.prepare(std::max(tensors_.size() + 2 * states_.size(), block)));
+  EGT_TRY(exchange_.prepare(std::max(tensors_.size() + 2 * states_.size() + 1, block)));
+  for (auto* event : {&computed_.begin, &computed_.end, &communicated_.begin, &communicated_.end}) {
+    EGT_TRY_ASSIGN(*event, environment_.device.create_event(EventUse::timing));
+  }
   const auto& buckets = trainer_.layout().buckets();
   std::size_t pieces = 0;
   for (const GradientBucket& bucket : buckets) pieces += bucket.pieces.size();
@@ -99,7 +102,7 @@ Status TrainingChecks::start() {
                     options_.golden, fmt::join(figures_.golden_unknown, ", "), environment_.place.rank));
   for (std::size_t i = 0; i < options_.precisions.size(); ++i) {
     EGT_TRY(enqueue_check(before_the_first));
-    EGT_TRY(collect());
+    EGT_TRY(collect().status());
   }
   return {};
 }
@@ -111,23 +114,33 @@ Status TrainingChecks::after_step(std::int64_t step) {
   const bool due = schedule_.due(step);
   const bool is_open = losses_.open_step() || (pass_mismatch_ && !passes_stay_wrong_);
   if (under_way_ || !(due || is_open)) return {};
-  costs_.check_enqueued(step);
   ++figures_.checks_in_steps;
   return enqueue_check(step);
 }
 
+/// The measured work begins after waits for other streams, and ends before the exchange with peers.
 Status TrainingChecks::enqueue_check(std::int64_t step) {
   const ProfilerRange range("checks");
+  Device& device = environment_.device;
+  Stream &compute = trainer_.compute_stream(), &communication = trainer_.communication_stream();
   const Precision precision = options_.precisions[checks_ % options_.precisions.size()];
   Digest* const replay = exchange_.own();
-  audit_.begin(precision, selection_of_this_check(step));
-  EGT_TRY(trainer_.enqueue_replay(precision, replay, &audit_));
   Digest *const state = replay + tensors_.size(), *const second_state = state + states_.size();
-  EGT_TRY(repair_.keep_candidate(step));
-  EGT_TRY(repair_.enqueue_candidate_digests(state));
   const bool has_second = trainer_.has_second_state();
+  audit_.begin(precision, selection_of_this_check(step));
+  EGT_TRY(trainer_.settle(&audit_));
+  EGT_TRY(device.record(*computed_.begin, compute));
+  EGT_TRY(trainer_.enqueue_replay(precision, replay, &audit_));
+  EGT_TRY(repair_.keep_candidate(step));
   if (has_second) EGT_TRY(trainer_.enqueue_state_digests(second_state, true));
-  EGT_TRY(exchange_.enqueue(tensors_.size() + (has_second ? 2 : 1) * states_.size()));
+  EGT_TRY(device.record(*computed_.end, compute));
+  EGT_TRY(device.wait(communication, *computed_.end));
+  EGT_TRY(device.record(*communicated_.begin, communication));
+  EGT_TRY(repair_.enqueue_candidate_digests(state));
+  EGT_TRY(device.record(*communicated_.end, communication));
+  const std::size_t count = tensors_.size() + (has_second ? 2 : 1) * states_.size();
+  EGT_TRY(exchange_.write_stamp(replay + count, schedule_.proposal()));
+  EGT_TRY(exchange_.enqueue(count + 1));
   under_way_ = {.step = step, .precision = precision, .number = checks_};
   ++checks_;
   steps_.injections().end_passes();
@@ -156,20 +169,23 @@ OperationAudit::Selection TrainingChecks::selection_of_this_check(std::int64_t s
 // Judging a check
 
 Status TrainingChecks::retire(std::int64_t step, const StepResult& result) {
-  costs_.add(step, result.step_ms);
-  if (result.notes.step_ms != 0) {
-    const auto ranks = static_cast<float>(environment_.place.size);
-    schedule_.learn(result.notes.check_ms / ranks, result.notes.step_ms / ranks);
-  }
+  if (result.step_ms) schedule_.add_step(*result.step_ms);
   losses_.note(step, result);
   EGT_TRY(compare_passes(step - 1));  // digests that arrived before this step's all-reduce
-  return under_way_ && under_way_->step == step ? collect() : Status();
+  if (!under_way_ || under_way_->step != step) return {};
+  EGT_TRY_ASSIGN(const auto answers, collect());
+  schedule_.agree(step, answers);
+  Device& device = environment_.device;
+  EGT_TRY_ASSIGN(const double computed, device.busy_ms(*computed_.begin, *computed_.end));
+  EGT_TRY_ASSIGN(const double communicated, device.busy_ms(*communicated_.begin, *communicated_.end));
+  schedule_.add_check(computed + communicated);  // max delay, as if the streams did not overlap
+  return {};
 }
 
 Status TrainingChecks::finish() {
   if (under_way_) return {StatusCode::internal, "a check was left under way"};
   EGT_TRY(enqueue_check(steps_.last()));
-  EGT_TRY(collect());
+  EGT_TRY(collect().status());
   const bool wanted = !options_.golden.empty() && !golden_.known && environment_.place.rank == 0;
   if (!wanted || !found_nothing()) return {};
   for (const auto& [precision, answers] : past_) {
@@ -219,8 +235,6 @@ Result<std::int64_t> TrainingChecks::resume() {
   under_way_.reset();
   pass_was_wrong_ = state_stays_wrong_ = passes_stay_wrong_ = false;
   losses_.give_up();
-  costs_.give_up();
-  schedule_ = CheckSchedule(options_.check_every, options_.check_budget);
   audit_.abort();
   EGT_TRY_ASSIGN(const std::int64_t proven_step, agree_on_state());
   if (unrepaired_) EGT_TRY(finish_repair());
@@ -231,7 +245,8 @@ Result<std::int64_t> TrainingChecks::resume() {
   EGT_TRY(repair_.go_back_to(proven_step));
   compared_step_ = proven_step;
   EGT_TRY(enqueue_check(proven_step));
-  EGT_TRY(collect());
+  EGT_TRY(collect().status());
+  schedule_.restart(proven_step);
   return proven_step + 1;
 }
 
@@ -258,8 +273,9 @@ void TrainingChecks::close(bool complete) {
   if (!complete) reporter_.report_for_others();
 }
 
-Status TrainingChecks::collect() {
-  EGT_TRY_ASSIGN(const auto answers, exchange_.collect(environment_.peer_timeout_seconds, under_way_->step));
+/// Returns all answers of the ranks.
+Result<std::vector<Answers>> TrainingChecks::collect() {
+  EGT_TRY_ASSIGN(auto answers, exchange_.collect(environment_.peer_timeout_seconds, under_way_->step));
   reporter_.confirm_last_check(pass_mismatch_.has_value());
   EGT_TRY(compare_passes(under_way_->step));
   const auto state = part(answers, tensors_.size(), states_.size());
@@ -271,7 +287,7 @@ Status TrainingChecks::collect() {
   EGT_TRY_ASSIGN(const bool state_wrong, judge_state(state, second_state, pass_wrong));
   count_check(pass_wrong || state_wrong);
   under_way_.reset();
-  return {};
+  return answers;
 }
 
 void TrainingChecks::count_check(bool wrong) {
@@ -508,7 +524,6 @@ Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std
   EGT_TRY_ASSIGN(Repetition repetition,
                  repair_.repeat(losses_.open_step(),
                                 pass_mismatch_ ? std::optional(pass_mismatch_->step) : std::nullopt));
-  costs_.disturb();
   figures_.repeated_steps += repetition.own_losses.size();
   state_stays_wrong_ = !dissents.empty() && !repetition.alike;
   if (repetition.alike) note_weight_digest(repetition.states);
@@ -557,7 +572,7 @@ std::string TrainingChecks::golden_work() const {
 CheckFigures TrainingChecks::figures() const {
   CheckFigures figures = figures_;
   figures.compared_steps = options_.covers_all() ? static_cast<std::uint64_t>(compared_step_ + 1) : 0;
-  figures.fraction = costs_.fraction();
+  figures.fraction = schedule_.fraction();
   figures.period_steps = schedule_.period();
   figures.losses = losses_.figures();
   return figures;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -44,7 +45,7 @@ struct CheckFigures {
   std::uint64_t own_wrong_checks = 0;    ///< of these, on this rank
   std::uint64_t undecided_checks = 0;    ///< of these, with this rank as a suspect
   std::uint64_t repeated_steps = 0;
-  std::optional<double> fraction;  ///< share of the steps' time used by checks
+  std::optional<double> fraction;  ///< share of the steps' time used by checks; none: not measured
   std::int64_t period_steps = 0;   ///< current plan, from one check to the next
   /// Precisions whose answers were compared with the golden file, and those that are not in it.
   std::set<std::string> golden_compared, golden_unknown;
@@ -75,8 +76,6 @@ class TrainingChecks {
   /// Call after training step `step`: applies due state injections, and enqueues a check if due.
   Status after_step(std::int64_t step);
   Status retire(std::int64_t step, const StepResult& result);
-  /// Note to send with the next step.
-  StepMessage take_note() { return costs_.take_note(); }
   /// Call with a new communicator after the old one was aborted. Restores the last state that any rank
   /// verified, checks that it is equal on all ranks, and returns the next step.
   Result<std::int64_t> resume();
@@ -98,7 +97,7 @@ class TrainingChecks {
   };
 
   Status enqueue_check(std::int64_t step);
-  Status collect();
+  Result<std::vector<Answers>> collect();
   bool judge_replay(const std::vector<Answers>& answers);
   void judge_golden(const Answers& own);
   Status judge_audit();
@@ -143,7 +142,6 @@ class TrainingChecks {
   FaultReporter reporter_;
   LossWatch losses_;
   CheckSchedule schedule_;
-  StepCosts costs_;
 
   const std::vector<PassTensor> tensors_;
   const std::vector<StateTensor> states_;
@@ -151,6 +149,9 @@ class TrainingChecks {
   std::vector<int> groups_;                         ///< per rank
   std::map<Precision, std::vector<Answers>> past_;  ///< per rank; undoubted answers only
   std::optional<Check> under_way_;
+  struct Marks {
+    std::unique_ptr<Event> begin, end;
+  } computed_, communicated_;  ///< of the last check's work on each stream
   std::uint64_t checks_ = 0;
   bool pass_was_wrong_ = false;  ///< at the last check
   /// A step whose two passes differ, or with wrong all-reduces.

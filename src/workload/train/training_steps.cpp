@@ -202,17 +202,17 @@ std::optional<BatchShare> TrainingSteps::second_share(std::int64_t step) const {
   return balance_.share_of(step, of[static_cast<std::size_t>(place_.rank)]);
 }
 
-Status TrainingSteps::enqueue(const Step& step, const StepMessage& note) {
+Status TrainingSteps::enqueue(const Step& step) {
   vote_of(step.index) = step.vote;
   last_ = step.index;
   EGT_TRY(injections_.before_step(step.index));
   EGT_TRY(slow_.before_step(step.index));
-  return enqueue_step(step.index, note);
+  return enqueue_step(step.index);
 }
 
 Status TrainingSteps::repeat(std::int64_t step) {
   injections_.before_repeated_step(step);
-  return enqueue_step(step, {});
+  return enqueue_step(step);
 }
 
 Status TrainingSteps::restore(int slot) {
@@ -220,15 +220,15 @@ Status TrainingSteps::restore(int slot) {
   return trainer_->restore_state(slot);
 }
 
-Status TrainingSteps::enqueue_step(std::int64_t step, StepMessage note) {
+Status TrainingSteps::enqueue_step(std::int64_t step) {
   if (const Precision wanted = precision_of(step); wanted != precision_) {
     EGT_TRY(trainer_->set_precision(wanted));
     precision_ = wanted;
   }
   EGT_TRY(trainer_->set_shares(balance_.share_of(step, place_.rank), second_share(step)));
-  if (step + MlpTrainer::depth >= last_) note.vote = encode(vote_of(step));
+  const float vote = step + MlpTrainer::depth >= last_ ? encode(vote_of(step)) : 0;
   const bool measure = step == last_ && step % options_.epoch_steps == options_.epoch_steps / 2;
-  return trainer_->enqueue_step(step, note, measure);
+  return trainer_->enqueue_step(step, vote, measure);
 }
 
 }  // namespace egt

@@ -72,8 +72,7 @@ class TrainingSteps {
   std::vector<int> second_of(std::int64_t step) const;
   /// The samples that this rank recomputes in this step; none: no second pass.
   std::optional<BatchShare> second_share(std::int64_t step) const;
-  /// Sends `note` with the step.
-  Status enqueue(const Step& step, const StepMessage& note);
+  Status enqueue(const Step& step);
   /// Enqueues a step again, after `restore` and in order.
   Status repeat(std::int64_t step);
   /// Restores the state kept in `slot`. No step may be in flight.
@@ -91,7 +90,7 @@ class TrainingSteps {
   SlowInjection& slow() { return slow_; }
 
  private:
-  Status enqueue_step(std::int64_t step, StepMessage note);
+  Status enqueue_step(std::int64_t step);
   StopVote& vote_of(std::int64_t step) { return votes_[static_cast<std::size_t>(step) % votes_.size()]; }
 
   const RankPlace place_;
@@ -106,7 +105,7 @@ class TrainingSteps {
   std::int64_t last_ = -1;
 };
 
-/// Decodes the strongest vote from the sum of all ranks' votes (`StepResult::notes`).
+/// Decodes the strongest vote from the sum of all ranks' votes (`StepResult::votes`).
 StopVote decode_votes(float sum);
 inline constexpr int max_voters = 65535;
 

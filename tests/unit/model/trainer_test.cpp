@@ -211,10 +211,10 @@ TEST_F(Trainer, VotesAndTimesComeBack) {
   MlpConfig config = small_network({Precision::fp32});
   config.extreme_iterations = 1;
   auto trainer = make(config);
-  ASSERT_TRUE(trainer->enqueue_step(0, {.vote = 3.0f}, true).ok());
+  ASSERT_TRUE(trainer->enqueue_step(0, 3.0f, true).ok());
   auto result = trainer->retire_step(0, timeout_s);
   ASSERT_TRUE(result.ok());
-  EXPECT_EQ(result.value().notes.vote, 3.0f);
+  EXPECT_EQ(result.value().votes, 3.0f);
   EXPECT_FALSE(result.value().step_ms.has_value());
   auto times = trainer->measured_times();
   ASSERT_TRUE(times.ok());
