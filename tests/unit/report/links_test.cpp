@@ -135,7 +135,7 @@ TEST(LinksText, HostsCollectivesAndASummary) {
   EXPECT_THAT(text, HasSubstr("| all-reduce | 1.00 GB |            261 |      348 |        11.5 |"));
   EXPECT_THAT(text, HasSubstr("Lowest pair, one way:  362 GB/s (2.9 Tb/s), rank 0 -> rank 2"));
   EXPECT_THAT(text, HasSubstr("Highest:               394 GB/s (3.15 Tb/s), rank 1 -> rank 0"));
-  EXPECT_THAT(text, HasSubstr("Verified:              123 GB, every transfer"));
+  EXPECT_THAT(text, HasSubstr("Verified:              123 GB, every measured transfer"));
   EXPECT_THAT(text, HasSubstr("New link errors:       nvlink_crc 3, pcie_replay 0"));
   EXPECT_THAT(text, HasSubstr("No link is slower than it should be"));
 }
