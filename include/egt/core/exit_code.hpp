@@ -13,7 +13,7 @@ inline constexpr int pass = 0, fault = 1, wrong_usage = 2, no_environment = 3, i
 inline constexpr int all[] = {pass, fault, wrong_usage, no_environment, incomplete, degraded, interrupted};
 }  // namespace exit_code
 
-/// True once this process runs steps, so that its journal is judged however it ends. Any thread.
+/// True once this process has begun a run. Its journal is then judged, however the process ends. Any thread.
 inline std::atomic<bool> run_has_begun{false};
 
 /// Exit code of a run that did not begin, or of a command that failed.
