@@ -7,7 +7,7 @@
 namespace egt::kernels {
 namespace {
 
-constexpr std::int64_t blocks_wanted = 512, strip = 64;  // for the reductions; columns of a block in packs
+constexpr std::int64_t blocks_wanted = 512, strip = 64;  // blocks per reduction; columns per block (if packs)
 constexpr int rows_in_flight = 4;
 constexpr int final_columns = 8, final_groups = 32;
 constexpr int rows_a_thread = 8;
@@ -40,7 +40,7 @@ struct Channels {
   }
 };
 
-/// Forward reduction: sums of x and of its square, after subtraction of a channel value near the mean.
+/// Forward reduction: sums of (x - pivot) and of its square. The pivot is an x of the channel, near its mean.
 template <typename T, int N>
 struct Moments {
   struct Row {

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(words_threads) sum_kernel(const WordBlock bloc
 
 constexpr unsigned compute_threads = 256;
 
-/// Compute-bound: one word per thread at a time.
+/// Compute-bound, so each thread loads one word at a time.
 __global__ void __launch_bounds__(compute_threads)
     sine_exponential_kernel(const WordBlock block, int iterations, Digest* total) {
   std::uint64_t a = 0, b = 0;
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(compute_threads)
   publish(a, b, total);
 }
 
-/// Without a width limit, short blocks yield to streams of higher priority when they end.
+/// Without a width limit, each block is short, and its end lets streams of higher priority start.
 dim3 compute_grid(const Launch& launch, const WordBlock& block) {
   const std::uint64_t blocks = divide_up(block.count(), std::uint64_t{compute_threads});
   const auto width = static_cast<std::uint64_t>(launch.width);

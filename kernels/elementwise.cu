@@ -19,7 +19,7 @@ struct Convert {
   }
 };
 
-/// Rare (GEMMs with k = 0), so one element per thread. A factor of 0 does not read the old value.
+/// Rare (GEMMs with k = 0), so one element per thread. If the factor is 0, the old value is not read.
 template <typename T>
 __global__ void __launch_bounds__(matrix_threads) scale_kernel(const MatrixView d, double factor) {
   using Compute = typename Element<T>::compute;

@@ -7,8 +7,8 @@
 namespace egt::kernels {
 namespace {
 
-/// Compute-bound: one element per thread. `Faulted`: a fault is injected. This is a separate instance because
-/// the check in each iteration cost 3 % of an H100's time.
+/// Compute-bound: one element per thread. `Faulted`: a fault is injected, by a separate instance of the
+/// kernel, because the check in each iteration cost 3 % of an H100's time.
 template <typename T, bool Faulted>
 __global__ void __launch_bounds__(matrix_threads)
     activate_extreme_kernel(const MatrixView h, const float* __restrict__ bias, const ExtremeTerm extreme,

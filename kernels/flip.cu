@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::uint64_t flip_threads = 256, max_flip_blocks = 512;
 
-/// The positions of a Flip in a region of `words`, all below `words`. They repeat after `period` positions:
-/// each is hit `turns` times, and the first `again` of them once more.
+/// The positions of a Flip in a region of `words` words, all below `words`. They repeat after `period`
+/// positions: each is hit `turns` times, and the first `again` of them once more.
 struct Orbit {
   std::uint64_t words, first, stride;
   std::uint64_t places;  ///< number of distinct positions
@@ -24,14 +24,15 @@ struct Orbit {
   }
 };
 
-/// A second change keeps its effect only in bits that are set, not flipped. Three changes equal one.
+/// The word after `times` changes. Two changes restore flipped bits but not set ones; three equal one.
 __device__ __forceinline__ std::uint32_t repeated(const Flip& flip, std::uint32_t word, std::uint64_t times) {
   if (times == 0) return word;
   return times % 2 == 1 ? flip(word) : flip(flip(word));
 }
 
-/// Each thread handles every `step`th position of the orbit, so threads never share a word. Its number times
-/// the stride is below 2^64 for regions below 2^47 words; later positions only add, modulo the words.
+/// Each thread handles every `step`th position of the orbit, so threads never share a word. i * stride cannot
+/// overflow for regions below 2^47 words. Later positions are reached by adding `leap`, modulo the number of
+/// words.
 __global__ void flip_kernel(std::uint32_t* data, const Orbit orbit, const Flip flip, std::uint64_t leap) {
   const std::uint64_t step = std::uint64_t{gridDim.x} * blockDim.x;
   std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;

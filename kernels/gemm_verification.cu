@@ -6,7 +6,7 @@
 namespace egt::kernels {
 namespace {
 
-constexpr int tile = 64, depth = 16, each = 4;  // of d, of the terms, and of a thread in each direction
+constexpr int tile = 64, depth = 16, each = 4;  // tile: rows, columns of d; depth: terms; each: of a thread
 constexpr int side = tile / each;               // threads in each direction
 
 /// One element of any GEMM type. The branches are uniform for a whole launch.
@@ -35,7 +35,7 @@ __device__ __forceinline__ double load(const void* data, ElementType type, std::
 struct Lines {
   const void* data;
   ElementType type;
-  bool transposed;  ///< a term is a row of the stored matrix
+  bool transposed;  ///< consecutive terms are rows of the stored matrix
   std::int64_t leading, count, terms;
 
   __device__ __forceinline__ double at(std::int64_t line, std::int64_t term) const {
@@ -69,8 +69,8 @@ __device__ __forceinline__ void report_wrong(GemmMismatches* report, std::int64_
   report->bound = bound;
 }
 
-/// Adds the warp's number of compared elements and its max share of the bound. The bits of non-negative fp64
-/// numbers are ordered as the numbers are.
+/// Reports the warp's number of compared elements and its max error as a share of the bound. The bits of
+/// non-negative fp64 numbers are ordered as the numbers are.
 __device__ __forceinline__ void report_compared(GemmMismatches* report, unsigned compared, double share) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {

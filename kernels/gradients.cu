@@ -31,7 +31,7 @@ int sum_tiles(const Launch& launch, std::int64_t tiles, VectorView out) {
   });
 }
 
-/// Without rows, the sums are zero.
+/// A matrix without rows has column sums of zero.
 int zero_sums(const Launch& launch, VectorView out) {
   return out.count == 0 ? cudaSuccess : cudaMemsetAsync(out.data, 0, out.bytes(), launch.stream);
 }
@@ -155,8 +155,8 @@ __device__ __forceinline__ const T* stage_row(const MatrixView& x, std::int64_t 
   return reinterpret_cast<const T*>(staged);
 }
 
-/// Each thread handles one output, each block one tile of rows. The taps gather from a whole row of x, which
-/// is therefore staged in shared memory if it fits.
+/// Each thread handles one output, each block one tile of rows. The taps of an output read elements anywhere
+/// in a row of x, which is therefore staged in shared memory if it fits.
 template <typename T, bool staged>
 __global__ void __launch_bounds__(loss_threads)
     loss_gradient_kernel(const LossGradient call, std::int64_t tile_rows,

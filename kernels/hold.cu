@@ -1,6 +1,6 @@
 #include "kernels/vector.cuh"
 
-/// Work that waits for the host: one thread polls a word in pinned memory.
+/// Work that waits for the host: one thread polls a word in pinned memory. See Device::hold.
 namespace egt::kernels {
 namespace {
 

@@ -21,7 +21,7 @@ struct Launch {
   bool overlaps;  ///< the device can start a kernel's blocks before the previous kernel has ended
 };
 
-/// Constant, because the number of partial sums, and so the bits of the sums, depend on it.
+/// Never changes: the number of partial sums, and so the bits of the sums, depend on it.
 constexpr std::size_t scratch_bytes = std::size_t{16} << 20;
 /// Max columns of a matrix whose column sums fit the scratch.
 constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
@@ -38,8 +38,8 @@ constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
 [[nodiscard]] int enqueue(const Launch& launch, const Quantization& call);
 [[nodiscard]] int enqueue(const Launch& launch, const Cast& call);
 [[nodiscard]] int enqueue(const Launch& launch, const Randomize& call);
-/// `piece`: the first row of this piece, if a matrix is processed in pieces of rows. The first piece resets
-/// the digest, later ones add to it.
+/// `piece`: index of the first row of h in the matrix of the operation, if its pieces of rows are launched
+/// one by one. The first piece resets the digest, later ones add to it.
 [[nodiscard]] int enqueue(const Launch& launch, const Activation& call, std::int64_t piece);
 /// Up to `widest_column_sums` columns, as for LossGradient.
 [[nodiscard]] int enqueue(const Launch& launch, const ActivationGradient& call);
@@ -82,7 +82,7 @@ struct BatchNormArguments {
   float *running_mean, *running_variance;
   float *mean, *inverse_deviation;  ///< of the batch: saved_mean, saved_deviation
 };
-/// Output of a pass over all elements; the backward pass also reads it.
+/// Output of the pass over all elements. The backward pass also reads it.
 struct BatchNormResults {
   MatrixView images;  ///< y, or the gradient of x, which may be y_gradient
   bool is_training = true;

@@ -1,7 +1,7 @@
 #include "kernels/vector.cuh"
 
-/// Gradient of max pooling, gathered: each element of x checks for every window that contains it whether it
-/// is the max. Two threads therefore never add to one element.
+/// Gradient of max pooling by gathering: the thread of an element of x checks all windows that contain it,
+/// and adds the gradient of those whose max it is. No two threads add to the same element.
 namespace egt::kernels {
 namespace {
 

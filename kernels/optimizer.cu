@@ -6,7 +6,7 @@
 namespace egt::kernels {
 namespace {
 
-/// Tag type: no compute copy is stored.
+/// Tag type for an update that stores no compute copy.
 struct NoCopy {};
 
 /// One step of `Rule` over flat arrays: weights, gradient, `states` state arrays, and the compute copy.

@@ -11,8 +11,8 @@ __device__ __forceinline__ uint4 four_words(const Words& words, std::uint32_t lo
   return {four.word[0], four.word[1], four.word[2], four.word[3]};
 }
 
-/// Mismatches of one thread, published once, so that an entirely wrong region costs no more time. Kept in
-/// shared memory, because registers would reduce the occupancy of concurrent kernels.
+/// Mismatches of one thread. They are published once, so that an entirely wrong region costs no more time.
+/// They are in shared memory, because registers would reduce the occupancy of concurrent kernels.
 struct Found {
   std::uint32_t count, first_low, xor_or, xor_and;
 
@@ -28,8 +28,8 @@ struct Found {
     if (slot < Mismatches::max_samples) report->sample[slot] = {base + low, expected, actual};
   }
 
-  /// Called by all threads of the block. `compared`: words that this thread compared; the equal ones are
-  /// subtracted from the words to verify, with one atomic per block.
+  /// Called by all threads of the block. `compared`: words that this thread compared. The equal ones are
+  /// subtracted from the report's `count` with one atomic per block.
   __device__ void publish(std::uint64_t base, std::uint32_t compared, Mismatches* report) const {
     __shared__ unsigned long long equal_of_block;
     if (threadIdx.x == 0) equal_of_block = 0;
@@ -65,7 +65,7 @@ __device__ __forceinline__ void check_four(Found& found, const WordBlock& block,
 /// Resident blocks per multiprocessor: fewer registers per thread leave room for concurrent kernels.
 constexpr unsigned words_residents = 3;
 
-/// This thread's entry in the block's array.
+/// Clears and returns this thread's entry in the block's array.
 __device__ __forceinline__ Found& nothing_found(Found* of_block) {
   of_block[threadIdx.x] = {.count = 0, .first_low = ~0u, .xor_or = 0, .xor_and = ~0u};
   return of_block[threadIdx.x];
@@ -139,7 +139,7 @@ __global__ void reset_kernel(Mismatches* report, const Mismatches nothing) {
   *report = nothing;
 }
 
-/// A kernel of its own: if the verification does not run, its words stay counted.
+/// A separate kernel: if the verification does not run, its words remain counted as mismatches.
 __global__ void expect_kernel(Mismatches* report, std::uint64_t words) {
   report->count += words;
 }

@@ -9,7 +9,7 @@ namespace {
 constexpr int tile = 64, across = 16, down = matrix_threads / across, each = 4;
 constexpr int tile_bytes = tile + each;  // line pitch that avoids bank conflicts
 
-/// As integers, the bits of magnitudes order infinity and NaN above all finite values.
+/// Computes the max magnitude. As integers, the bits of infinity and NaN are above those of finite values.
 template <typename X, int N>
 __global__ void __launch_bounds__(matrix_threads)
     magnitude_kernel(const MatrixView x, std::uint32_t* largest) {

@@ -18,7 +18,7 @@ struct RandomElements {
     return convert_element<T>(scale * signed_unit(word));
   }
 
-  /// cuRAND's generator; philox4x32_10 is the host's.
+  /// Four random words from cuRAND's device code; the host uses philox4x32_10.
   __device__ __forceinline__ uint4 words(std::uint64_t counter) const {
     const auto low = [](std::uint64_t word) { return static_cast<unsigned>(word); };
     return curand_Philox4x32_10(

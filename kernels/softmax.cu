@@ -1,8 +1,8 @@
 #include "egt/core/math/math.hpp"
 #include "kernels/vector.cuh"
 
-/// Softmax with cross entropy: one block per row, which reads it three times, twice from the cache. Every sum
-/// has the order of math::softmax_sums, with one of these sums per thread.
+/// Softmax with cross entropy. One block per row reads the row three times, twice from the cache. Every sum
+/// has the order of math::softmax_sums: each thread computes one of the partial sums.
 namespace egt::kernels {
 namespace {
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr unsigned select_threads = 256, warp_threads = 32, whole_warp = 0xffffffffu;
 
-/// Element range [begin, end) of this thread's chunk, in whole tiles of the block's threads.
+/// This block's element range [begin, end): a multiple of the block's threads, except at the end of the data.
 struct Chunk {
   std::int64_t begin, end;
 
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(select_threads)
   scratch->equal[blockIdx.x] = total.y;
 }
 
-/// One block: counts elements of earlier chunks above the threshold and at it.
+/// One block: replaces each chunk's counts (above the threshold, equal to it) by those of all earlier chunks.
 __global__ void __launch_bounds__(select_threads) place_chunks_kernel(TopKScratch* scratch) {
   uint2 before = make_uint2(0, 0);
   for (unsigned i = threadIdx.x; i < TopKScratch::chunks; i += select_threads) {

@@ -28,8 +28,8 @@ int start(const Launch& launch, dim3 grid, dim3 block, std::size_t shared_bytes,
   return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
 }
 
-/// The same for a kernel that begins with `await_kernel_before`. If the device supports it, its blocks start
-/// while the previous kernel in the stream ends. The previous operation must be a kernel.
+/// As `start`, for a kernel that begins with `await_kernel_before`. If the device supports it, its blocks
+/// start while the previous kernel in the stream ends. The previous operation must be a kernel.
 template <typename... Parameters, typename... Arguments>
 int start_early(const Launch& launch, dim3 grid, dim3 block, std::size_t shared_bytes,
                 void (*kernel)(Parameters...), Arguments&&... arguments) {
@@ -46,14 +46,14 @@ int start_early(const Launch& launch, dim3 grid, dim3 block, std::size_t shared_
   return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
 }
 
-/// Must precede the first access to memory that the previous kernel wrote or still reads.
+/// Waits for the previous kernel. Must precede the first access to memory that it wrote or still reads.
 __device__ __forceinline__ void await_kernel_before() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif
 }
 
-/// Lets the blocks of the next kernel start; they still wait for the end of this kernel.
+/// Lets the blocks of the next kernel start early; its await_kernel_before still waits for this kernel's end.
 __device__ __forceinline__ void admit_next_kernel() {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
@@ -90,7 +90,7 @@ struct Pack {
   }
 };
 
-/// One of several element arrays that a kernel traverses in step.
+/// One of several arrays that a kernel traverses with the same element index.
 struct Lane {
   const void* data;
   std::size_t element_bytes;
@@ -111,7 +111,7 @@ inline int aligned_head(std::initializer_list<Lane> lanes, int n) {
   return -1;
 }
 
-/// Each thread handles one pack of N elements; the first threads also handle the rest at both ends.
+/// Each thread handles one pack of N elements. The first threads also handle the elements outside of packs.
 template <int N, typename Operation>
 __global__ void __launch_bounds__(256)
     for_each_kernel(const Operation operation, std::int64_t head, std::int64_t packs, std::int64_t count) {
@@ -159,7 +159,7 @@ int with_type(ElementType type, F&& f) {
   }
 }
 
-/// A gradient's type: f32 or bf16.
+/// As `with_type`, for the types of gradients: f32 or bf16.
 template <typename F>
 int with_gradient_type(ElementType type, F&& f) {
   return type == ElementType::f32    ? f(float{})

@@ -63,7 +63,7 @@ inline dim3 words_grid(const Launch& launch, const WordBlock& block) {
 }
 
 /// Calls `f(vector index, its four words)` for this thread's share of the vectors, with the loads of four
-/// vectors in flight. Descending is the exact reverse, in the vectors' order and in their threads.
+/// vectors in flight. Descending exactly reverses the order of the vectors and of the threads.
 template <typename F>
 __device__ __forceinline__ void for_vectors(const WordBlock& block, bool descending, F&& f) {
   constexpr std::uint32_t in_flight = 4;
@@ -89,7 +89,7 @@ __device__ __forceinline__ void for_vectors(const WordBlock& block, F&& f) {
   for_vectors(block, false, std::forward<F>(f));
 }
 
-/// Calls `f(lower half of the index)` for the words outside the vectors, in the first threads of the grid.
+/// Calls f(lower half of the index) for the up to 3 words before and after the vectors, in the first block.
 template <typename F>
 __device__ __forceinline__ void for_single_words(const WordBlock& block, F&& f) {
   if (blockIdx.x != 0) return;

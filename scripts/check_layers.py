@@ -31,7 +31,7 @@ MODULES = ["core", "device", "ranks", "model", "workload", "judge", "report", "s
 LAYERS = {module: layer for layer, module in enumerate(MODULES)}
 MAX_LINES = 800
 CUDA_INCLUDE = pathlib.Path("/usr/local/cuda/include")
-# What their headers are named like, and one by which it is seen whether they are here.
+# Per library: a pattern of its header names, and one header whose presence shows that the library is installed.
 OPTIONAL_LIBRARIES = {"cuda|cublas|nccl": "cuda_runtime_api.h", "cudnn": "cudnn.h", "dnnl": "dnnl.hpp"}
 SUFFIXES = {".hpp", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<((?:egt|kernels)/[^>]+)>)')
@@ -66,7 +66,7 @@ def module_of(path):
     return parts[1] if parts[0] == "src" else parts[0]
 
 
-# A communicator puts its work in its device's own kind of stream.
+# These communicators enqueue work in native streams of their device's adapter, so they may include its headers.
 STREAM_OWNERS = {"mpi_communicator.cpp": "device/host", "nccl_communicator.cpp": "device/cuda"}
 ADAPTERS = ("device/host/", "device/cuda/", "ranks/nccl/", "ranks/mpi/mpi_communicator.hpp")
 

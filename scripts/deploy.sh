@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Runs the program on each of several hosts, by ssh: deploy.sh --hosts FILE [options] [-- COMMAND options..]
-# Brings it there, one rank a GPU (without one: up to 2), gathers results, journals and what was printed in a directory
-# here, and compares the results. On the hosts all of it is in one temporary directory, which is removed, unless its
-# results could not be gathered.
-# With --one-job it is one run of all hosts that can be used: mpirun on the first of them starts the others' ranks by
-# ssh, by the key, which stays here (agent forwarding). Its directory is OUTPUT/one-job, with all journals.
-# The exit code is the first of 1, 4, 3, 2, 5, 6 that a host, or the one job, ended with. The printed verdict counts, and
-# 4 if ssh ended with a code of its own or results could not be gathered; 3 is also a host that cannot, or on which
-# nothing ran. If all passed, it is that of `compare`, which one job needs not.
+# Runs the program on several hosts by ssh: deploy.sh --hosts FILE [options] [-- COMMAND options..]
+# Copies the program to each host and runs it with one rank per GPU (without a GPU: up to 2 ranks). Gathers results,
+# journals and logs in a local directory, and compares the results. Each host's files are in one temporary directory,
+# which is removed unless its results could not be gathered.
+#
+# --one-job: a single run over all usable hosts. mpirun on the first host starts the other hosts' ranks by ssh with
+# agent forwarding, so the key is not copied. OUTPUT/one-job has the result and all journals.
+#
+# Exit code: the first of 1, 4, 3, 2, 5, 6 that occurred on any host or in the single run. If mpirun ended with its own
+# code, the printed verdict's code counts. 4 also if ssh failed or results could not be gathered. 3 also if a host
+# cannot be used or nothing ran on it. If all separate runs passed, it is the exit code of `compare`.
+#
 # Ctrl-C stops all runs cleanly.
 set -euo pipefail
 
@@ -66,7 +69,7 @@ for argument; do
 done
 local_program=$root/build/$name
 [[ -x $local_program ]] || local_program=$(command -v $name) || fail 3 "there is no program in build/ nor in PATH: run scripts/build.sh"
-# The agent that lends the key to the first host ends with this process, whose number stays.
+# Runs this script again below a new ssh-agent. exec keeps the process ID, and the agent exits with this process.
 if [[ -n $one_job && -n $key && ${EGT_DEPLOY_AGENT-} != "$$" ]]; then
   EGT_DEPLOY_AGENT=$$ exec ssh-agent bash "${BASH_SOURCE[0]}" "${all_arguments[@]}"
 fi
@@ -78,7 +81,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Lines of USER HOST PORT, - for none.
+# Prints a line "USER HOST PORT" per host, with - for no user or port.
 read_hosts() {
   if [[ $list != *.json ]]; then
     sed -En 's/#.*//; s/^[[:space:]]*(([^@[:space:]]+)@)?([^:[:space:]]+)(:([0-9]+))?[[:space:]]*$/\2 \3 \5/; t show; /[^[:space:]]/{s/.*/bad &/;p;q}; d; :show s/^ /- /; s/ $/ -/; p' "$list"
@@ -130,7 +133,7 @@ cp "$work/config" "$work/addresses"
 } >>"$work/config"
 remote() { ssh -F "$work/config" "$@"; }
 
-# What is brought: the folder `program` or the package, and job.sh.
+# Files to copy to each host: the folder `program` or the package, and job.sh.
 stage=$work/stage
 mkdir -p "$stage/program"
 case $package in
@@ -139,10 +142,10 @@ case $package in
   *) cp -rL "$package/." "$stage/program/" ;;
 esac
 cat >"$stage/job.sh" <<'JOB'
-# job.sh prepare | ranks RANKS | run RANKS ARGUMENTS.. | launch MPIRUN_ARGUMENTS.. | hold, on the host. `run`, and
-# `launch` on the first host of one job, stop cleanly when their standard input ends; `hold`, on the others, waits for
-# that and for the job's end. Then the run's files go to standard output, as an archive, of no files where `launch` has
-# sent them already. deploy.sh removes everything when it has them. 7: the archive could not be made.
+# Runs on a host: job.sh prepare | ranks RANKS | run RANKS ARGUMENTS.. | launch MPIRUN_ARGUMENTS.. | hold
+# `run` (a separate run) and `launch` (--one-job, first host) stop cleanly when their standard input ends. `hold`
+# (--one-job, every host) waits for that and for the job's end. All three then write the run's files to standard output
+# as an archive, which is empty if `launch` already sent them. Exit code 7: the archive could not be written.
 cd "$(dirname "$0")" || exit 3
 here=$PWD
 finish() {
@@ -150,7 +153,7 @@ finish() {
   [ "$mode" != hold ] || [ ! -e "$here/sent" ] || sent=none
   mkdir -p "$here/$sent"
   tar -C "$here" -cf - "$sent"
-  [ $? -lt 2 ] || exit 7 # 1: a file changed meanwhile
+  [ $? -lt 2 ] || exit 7 # tar's code 1: a file changed while it was read
   [ "$mode" != launch ] || : >"$here/sent"
 }
 if [ "$1" = prepare ]; then
@@ -186,7 +189,7 @@ fi
 [ "$mode" = launch ] || set -- -np "$ranks" --bind-to none --oversubscribe ./start "$@" --output run
 set -- --quiet "$@"
 [ "$(id -u)" != 0 ] || set -- --allow-run-as-root "$@"
-exec 3<&0 # a job in the background has none
+exec 3<&0 # a background job has no standard input
 mpirun "$@" </dev/null >&2 3<&- &
 job=$!
 {
@@ -203,17 +206,17 @@ if [ "$code" -gt 6 ] && [ -d run ]; then
   echo "mpirun ended with code $code: judging what the journals hold" >&2
   ./start report run >&2
   code=$?
-  [ "$code" != 0 ] || code=4 # a rank that dies at exit may have written all its records before
+  [ "$code" != 0 ] || code=4 # a rank that crashes at exit may have written a complete journal before
 fi
-[ "$code" -le 6 ] || code=3 # no 255: of ssh it means that the connection was lost
+[ "$code" -le 6 ] || code=3 # not 255, which is ssh's code for a lost connection
 exit "$code"
 JOB
 
-# One line of what went wrong, for the table.
+# say NAME TEXT CODE: records NAME's line of the final table and its exit code.
 say() { echo "$2" >"$work/$1.says"; echo "$3" >"$work/$1.code"; }
 last_line() { tail -n 1 "$work/$1.error" | tr -d '\r'; }
 
-# bring HOST: the program and its libraries into a temporary directory there, whose name is in $work/HOST.place.
+# bring HOST: copies the program and missing libraries to a temporary directory on HOST. $work/HOST.place has its path.
 bring() {
   local host=$1 place missing library file absent=()
   place=$(remote "$host" "d=\${TMPDIR:-/tmp}/$name-$stamp-$$; mkdir -m 700 \"\$d\" && echo \"\$d\"" </dev/null 2>"$work/$host.error") ||
@@ -244,7 +247,7 @@ remove() {
   timeout 60 ssh -F "$work/config" "$1" "rm -rf ${place@Q}" </dev/null &>/dev/null || echo "deploy.sh: $1: could not remove $place" >&2
 }
 
-# heavier CODE THAN: comes the first of 1, 4, 3, 2, 5, 6 before the second? An unknown code weighs like 4.
+# heavier CODE THAN: whether CODE precedes THAN in the order 1, 4, 3, 2, 5, 6. An unknown CODE counts as 4.
 heavier() {
   local code one=$1 than=$2
   [[ $one =~ ^[0-6]$ ]] || one=4
@@ -255,8 +258,8 @@ heavier() {
   return 1
 }
 
-# gather HOST DIRECTORY TAR_OPTION..: unpacks the archive of its standard input. Where that fails, the results stay on
-# the host, and $work/HOST.kept has the reason and the place.
+# gather HOST DIRECTORY TAR_OPTION..: unpacks the archive in its standard input into DIRECTORY. On errors, the results
+# stay on HOST, and $work/HOST.kept has the reason and their location.
 gather() {
   local host=$1 directory=$2
   shift 2
@@ -264,11 +267,11 @@ gather() {
 }
 keep_there() { echo "its results were not gathered ($2); they are kept in $1:$(<"$work/$1.place")/run" >"$work/$1.kept"; }
 
-# Do the arguments ask for a run, which has a verdict?
+# Whether the arguments start a run, which prints a verdict.
 runs() { [[ " $* " != *" --"@(help|version|print-config)" "* && ${1-} != @(help|version) ]]; }
 
-# run_job HOST NAME MODE JOB_SH_ARGUMENTS..: `run` or `launch` there, what comes of it for the table in NAME's line.
-# Its standard input ends when all are to stop.
+# run_job HOST NAME MODE JOB_SH_ARGUMENTS..: runs job.sh on HOST (MODE: run or launch), gathers its files, and records NAME's
+# line of the final table. Ctrl-C closes the pipe of file descriptor 7, the standard input of job.sh, for all hosts.
 run_job() {
   local host=$1 name=$2 directory=$output/${2// /-} code=0 place verdict printed last says
   place=$(<"$work/$host.place")
@@ -289,10 +292,10 @@ run_job() {
     says="nothing ran: no verdict was printed; see $directory/log"
     [[ -z $verdict ]] || says="nothing ran: no result came back; see $directory/log"
     code=3
-  elif [[ -z $verdict ]] && ((code != 0)); then # mpirun's own codes are no verdict
+  elif [[ -z $verdict ]] && ((code != 0)); then # without a verdict, the code is mpirun's
     says="refused: $last${one_job:+; see $directory/log}"
     code=$((code == 2 ? 2 : 3))
-  elif ((code == 1)) && [[ $verdict != fault ]]; then # mpirun's own
+  elif ((code == 1)) && [[ $verdict != fault ]]; then # 1 is mpirun's code here, not a fault
     code=$((printed == 0 ? 4 : printed))
   fi
   [[ $code != 4 || $verdict != pass ]] || says="pass, but a rank was lost or its launcher failed; see $directory/log"
@@ -304,7 +307,7 @@ run_job() {
   say "$name" "$says" "$code"
 }
 
-# run_on HOST ARGUMENTS..: the whole of one host.
+# run_on HOST ARGUMENTS..: copies the program to HOST, runs it, gathers its results and removes it from HOST.
 run_on() {
   local host=$1
   shift
@@ -312,8 +315,8 @@ run_on() {
   remove "$host"
 }
 
-# take_part HOST: the whole of one host of one job but for what `launch` does. $work/HOST.ranks: how many, and its name.
-# When the job is over, files that are only there come too.
+# take_part HOST: for --one-job, copies the program to HOST, writes its number of ranks and host name to $work/HOST.ranks,
+# waits for the end of the job, gathers files that exist only on HOST, and removes its temporary directory.
 take_part() {
   local host=$1 place
   if bring "$host"; then
@@ -349,7 +352,7 @@ for host in "${hosts[@]}"; do
   children+=($!)
 done
 
-# launch ARGUMENTS..: one job of all hosts that have joined, from the first of them.
+# launch ARGUMENTS..: runs the program as one MPI job on all prepared hosts, by mpirun on the first one.
 launch() {
   local host first='' count place job=() options=("${mca[@]}")
   for host in "${hosts[@]}"; do
@@ -366,7 +369,7 @@ launch() {
     cat "$work/addresses"
     printf 'Host *\n  BatchMode yes\n  ConnectTimeout 10\n  StrictHostKeyChecking accept-new\n'
     printf '  UserKnownHostsFile %s/known_hosts\n  LogLevel ERROR\n' "$place"
-  } | timeout 60 ssh -F "$work/config" "$first" "cat >${place@Q}/ssh_config" || true # which `launch` then tells
+  } | timeout 60 ssh -F "$work/config" "$first" "cat >${place@Q}/ssh_config" || true # if this failed, the launch fails and reports it
   options+=(--bind-to none --mca plm_rsh_agent "ssh -F $place/ssh_config" --mca plm_rsh_no_tree_spawn 1)
   run_job "$first" "one job" launch "${options[@]}" "${job[@]}"
 }
@@ -382,8 +385,8 @@ fi
 wait_for_all "${children[@]}"
 
 worst=0
-tell() { # NAME: its line in the table
-  local code says # a full disk may have had no room for them
+tell() { # tell NAME: prints NAME's line of the table
+  local code says # both are empty if the local disk was full
   code=$(cat "$work/$1.code" 2>/dev/null) || true
   says=$(cat "$work/$1.says" 2>/dev/null) || true
   code=${code:-4}
@@ -393,7 +396,7 @@ tell() { # NAME: its line in the table
 results=()
 joined=
 nodes=$output/one-job/nodes
-if [[ -n $one_job && ! -e $nodes ]]; then # the first host could not tell how it ended
+if [[ -n $one_job && ! -e $nodes ]]; then # the first host sent no list of node verdicts: write it from the journals
   "$local_program" report "$output/one-job" --nodes-file "$nodes" >"$work/report" 2>&1 || true
 fi
 for host in "${hosts[@]}"; do

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# On a machine with GPUs: gpu_check.sh [PART..], in build-gpu/. Parts, in this order where none is named:
-#   build  the program, the bench and the tests that need a GPU (EGT_PROGRAM_ONLY=1: the program alone)
-#   tests  those tests
-#   step   our training step beside its bare products and PyTorch's (tf32, autocast and pure bf16, eager; on one GPU compiled,
-#          too), in turn: 1 GPU and all, ours in fp8, too, and with gradients in bf16; batch 1024 and 8192
-#   train  the step inside the main job (--load train) beside the same step alone, on one GPU
-#   loadtest  the command of that name on one GPU, and its networks beside PyTorch's, eager and compiled
-#   selftest  every fault that a detector claims to find, put in on every GPU in turn
-#   stall  on 2 GPUs or more: a rank stopped, killed, hung, a stuck kernel; and a stall that passes
-#   burn   the main job with its defaults for 60 s on all GPUs (EGT_BURN_SECONDS: another time)
-#   robotics  voxelization and sensor fusion beside a copy of as many bytes, on one GPU
-#   parts  every part of the load beside the limit of the machine (bench --ceilings), on all GPUs
-#   links  all pairs beside bare peer copies, all-reduce beside nccl-tests' (EGT_NCCL_TESTS: where its programs
-#          are), and two ranks that NCCL takes for two hosts
-#   bench  how training, voxelization and sensor fusion scale
-#   parallel  tensor, pipeline, data and task parallel side by side; on two GPUs PyTorch's pipeline and tensor parallel beside it
+# Checks the program on a machine with GPUs: gpu_check.sh [PART..]. Works in build-gpu/. Without arguments it runs all parts:
+#   build  builds the program, benchmarks and GPU tests (EGT_PROGRAM_ONLY=1: only the program)
+#   tests  runs the GPU tests
+#   step   training step compared with its GEMMs alone and with PyTorch's step, alternately, on one GPU and on all. Batch 1024
+#          and 8192. Ours: tf32, bf16, fp8, bf16 gradients. PyTorch: tf32, autocast and pure bf16; on one GPU also compiled
+#   train  training step in the main job (--load train) compared with the same step alone, on one GPU
+#   loadtest  command loadtest on one GPU, and its networks compared with PyTorch's, eager and compiled
+#   selftest  injects every kind of fault that a detector must find, on every GPU
+#   stall  on two GPUs or more: a stopped, killed or hung rank, a hung kernel, and a stall from which the run recovers
+#   burn   the main job with default options on all GPUs for 60 s (EGT_BURN_SECONDS: another duration)
+#   robotics  voxelization and sensor fusion compared with a copy of as many bytes, on one GPU
+#   parts  every part of the load compared with the machine's limit (bench --ceilings), on all GPUs
+#   links  all pairs compared with plain peer copies, all-reduce compared with nccl-tests (EGT_NCCL_TESTS: folder of its
+#          programs), and two ranks that NCCL treats as two nodes
+#   bench  scaling of training, voxelization and sensor fusion
+#   parallel  tensor, pipeline, data and task parallel compared with each other, and with PyTorch's tensor parallel
+#          (on exactly two GPUs also pipeline parallel)
 #   verify the 30-second check
-#   stop   every way to stop a run, with this machine's mpirun (on its host backend)
-# Every part runs and prints its table whatever became of the others; exit code 1 if any failed.
+#   stop   every way to stop a run, with this machine's mpirun, on the host backend
+# All parts run and print their tables even if others fail. Exit code 1 if any part failed, 3 without a working GPU.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,14 +28,14 @@ targets=(extreme_gpu_trainer)
   egt_gpu_trainer egt_gpu_collectives egt_gpu_peers egt_failing_cuda egt_striking_cuda)
 modes=tf32,bf16
 batches=1024,8192
-steps=20  # a block, on both sides
+steps=20  # per timed block, of ours and of PyTorch
 rounds=3
 
 EGT_BURN_SECONDS=${EGT_BURN_SECONDS:-60}
 
 say() { echo "gpu_check.sh: $*" >&2; }
 
-# launch RANKS PROGRAM ARGUMENTS..: one rank a GPU.
+# launch RANKS PROGRAM ARGUMENTS..: runs PROGRAM by mpirun with RANKS ranks, one per GPU, with a time limit.
 launch() {
   local ranks=$1 as_root=()
   shift
@@ -64,8 +65,8 @@ torch_step() {
   timeout --foreground 300 "${start[@]}" tests/bench/train_step_torch.py --batches "$batches" --steps "$steps" "$@"
 }
 
-# step_table FILE: of the EGT and TORCH lines, the median over the rounds: our milliseconds, and their ratios to the others'.
-# Pure bf16 sums its gradients in bf16: so do ours beside it, on several GPUs.
+# step_table FILE: medians over the rounds of FILE's EGT and TORCH lines: our step time, and its ratios to the GEMMs alone and
+# to PyTorch. PyTorch's pure bf16 all-reduces gradients in bf16, so on several GPUs it is compared with our bf16 gradients.
 step_table() {
   python3 - "$1" <<'PYTHON'
 import collections, re, statistics, sys
@@ -110,7 +111,7 @@ step() {
   return "$failed"
 }
 
-# train_table FILE: the step alone, before and after, beside the main job's, whose result.json are named in the file, too.
+# train_table FILE: step time alone (FILE's EGT lines, mean of before and after) and in the main job (results in BURN lines).
 train_table() {
   python3 - "$1" <<'PYTHON'
 import collections, json, re, statistics, sys
@@ -148,7 +149,7 @@ train() {
   return "$failed"
 }
 
-# loadtest_table RESULT TORCH: samples a second.
+# loadtest_table RESULT TORCH: samples per second of each test, ours (RESULT) and PyTorch's (TORCH).
 loadtest_table() {
   python3 - "$@" <<'PYTHON'
 import json, re, sys
@@ -187,7 +188,7 @@ loadtest() {
   return "$failed"
 }
 
-# burn_table FILE: a row a rank of a result.json.
+# burn_table FILE: verdict of the result.json FILE, and one row of metrics per rank.
 burn_table() {
   python3 - "$1" <<'PYTHON'
 import json, sys
@@ -228,7 +229,7 @@ selftest() {
   launch "$gpu_count" "$folder/extreme_gpu_trainer" selftest --output "$folder/selftest-$(date -u +%Y%m%dT%H%M%SZ)"
 }
 
-# stall_row DIRECTORY SPEC SECONDS: what the run told of it, and whether that is right.
+# stall_row DIRECTORY SPEC SECONDS: what the run reported for the injection SPEC. Fails if the report is wrong.
 stall_row() {
   python3 - "$@" <<'PYTHON'
 import json, sys
@@ -284,7 +285,7 @@ robotics() {
   CUDA_VISIBLE_DEVICES=0 timeout --foreground 120 "$folder/egt_bench_robotics"
 }
 
-# links_table RESULT PEERS NCCL: our figures beside the bare ones of the same run.
+# links_table RESULT PEERS NCCL: our bandwidths (links' RESULT) compared with plain peer copies (PEERS) and nccl-tests (NCCL).
 links_table() {
   python3 - "$@" <<'PYTHON'
 import json, re, sys
@@ -332,7 +333,7 @@ links() {
     say "links: EGT_NCCL_TESTS is not set; all-reduce is not compared"
   fi
   links_table "$output/result.json" "$folder/peers.txt" "$nccl" || failed=1
-  # Each rank a host of its own for NCCL: the way over the network.
+  # With its own NCCL_HOSTID, each rank is a separate node for NCCL, which then uses the network.
   launch 2 bash -c 'NCCL_HOSTID=host$OMPI_COMM_WORLD_RANK exec "$@"' bash "$folder/extreme_gpu_trainer" links --size 64MB \
     --output "$output-network" || (($? == 5)) || failed=1
   return "$failed"

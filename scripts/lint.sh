@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs clang-tidy with the checks of .clang-tidy: lint.sh [--all | FILE..]. Without arguments: on the C++ files that
-# differ from the last commit, or, if there are none, on those of the last commit. Needs a configured build/
-# (scripts/build.sh) and clang-tidy 16 or newer. Exit code 1 if there are findings.
+# Runs clang-tidy with the checks of .clang-tidy: lint.sh [--all | FILE..]. Without arguments it checks the C++ files
+# that differ from the last commit. If none differ, it checks the files changed by the last commit. Needs a configured
+# build/ (scripts/build.sh) and clang-tidy 16 or newer. Exit code 1 if there are findings.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -14,7 +14,7 @@ tidy=
 for version in "" -{25..16}; do
   command -v "clang-tidy$version" >/dev/null || continue
   major=$("clang-tidy$version" --version | sed -n 's/.*LLVM version \([0-9]*\).*/\1/p')
-  # Older ones lack std::source_location.
+  # Older versions cannot use std::source_location.
   ((major >= 16)) && tidy=clang-tidy$version && break
 done
 [[ $tidy ]] || die "clang-tidy 16 or newer is missing: apt-get install clang-tidy-19"
@@ -31,6 +31,6 @@ case ${1-} in
 esac
 ((${#files[@]})) || { echo "lint.sh: no C++ files have changed" && exit 0; }
 
-# The build's flags are GCC's: clang does not know all of them.
+# compile_commands.json has GCC's options. clang does not know all of them.
 printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" "$tidy" -p build --quiet \
   --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-unused-command-line-argument || exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the Debian package of the program, in build-package/: package.sh [host|cuda]. host (the default) runs on any
-# machine's cores; cuda holds the GPU part, too, and needs CUDA and NCCL on the machine where it is installed.
+# Builds the program's Debian package in build-package/: package.sh [host|cuda]. host (the default) has only the host
+# backend. cuda adds the GPU backend; the machine that installs it needs CUDA and NCCL.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

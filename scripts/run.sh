@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Builds and runs the program, one rank a GPU: run.sh [COMMAND] [options], all handed to the program.
-# Without a GPU: on the host backend with up to 2 ranks. EGT_RANKS=N overrides the number of ranks.
-# Ends with the program's exit code, and with 3 if the build or mpirun fails before the run begins; Ctrl-C and SIGTERM stop the run cleanly (exit code 6), one more Ctrl-C after
-# 5 s ends it at once. A run that could not write its result is judged from its journals (the command `report`),
-# whose exit code it then is; 4 in place of 0 if mpirun ended with a code that is none of the program's.
+# Builds and runs the program with one rank per GPU: run.sh [COMMAND] [options]. All arguments go to the program.
+# Without a GPU it uses the host backend with up to 2 ranks. EGT_RANKS=N overrides the number of ranks.
+#
+# Exit code: the program's, or 3 if the build or mpirun fails before the run begins. If the run could not write its
+# result, `report` judges the journals and provides the exit code, but 4 replaces 0 if mpirun failed.
+#
+# Signals: Ctrl-C and SIGTERM stop the run cleanly (exit code 6). Another Ctrl-C after 5 s terminates it immediately.
 set -euo pipefail
 trap 'echo "run.sh: stopped before the run began" >&2; exit 6' INT TERM QUIT HUP USR1 USR2
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 program=$root/build/extreme_gpu_trainer
 
-# option_value NAME ARGUMENTS..: the value of the last `NAME value` or `NAME=value`, or nothing.
+# option_value NAME ARGUMENTS..: prints the value of the last `NAME value` or `NAME=value` in ARGUMENTS, or nothing.
 option_value() {
   local name=$1 value=
   shift
@@ -27,7 +29,7 @@ option_value() {
 count_list() { awk -F, '{ print NF }' <<<"$1"; }
 
 gpu_count() {
-  # A program built without CUDA cannot use them.
+  # A program built without CUDA cannot use GPUs.
   ldd "$program" | grep -q libcublasLt || { echo 0; return; }
   if [[ -n ${CUDA_VISIBLE_DEVICES+set} ]]; then
     case $CUDA_VISIBLE_DEVICES in
@@ -54,7 +56,7 @@ rank_count() {
 [[ $(option_value --backend "$@") != host ]] || export EGT_INSTALL_CUDA=0
 "$root/scripts/setup.sh" || exit 3
 "$root/scripts/build.sh" || exit 3
-# They need no ranks, and the exit code of `report` is the verdict of another run.
+# These commands need no ranks. The exit code of `report` is another run's verdict, so it is returned unchanged.
 case ${1-} in report | compare) exec "$program" "$@" ;; esac
 
 ranks=$(rank_count "$@")
@@ -62,20 +64,21 @@ if ! [[ $ranks =~ ^[1-9][0-9]*$ ]]; then
   echo "run.sh: EGT_RANKS=$ranks is not a number of ranks: a whole number above 0 is allowed" >&2
   exit 2
 fi
-# Without --oversubscribe mpirun refuses more ranks than physical cores; --quiet leaves out its words about
-# exit codes that are the program's verdict.
+# Without --oversubscribe mpirun refuses more ranks than physical cores. --quiet suppresses its messages about nonzero
+# exit codes, which are the program's verdicts.
 launch=(mpirun --quiet -np "$ranks" --bind-to none --oversubscribe)
 ((EUID != 0)) || launch+=(--allow-run-as-root)
 
-# On SIGINT and SIGTERM mpirun leaves the ranks one second and ends with 1; other signals it hands on or not, as
-# its version has it. So it runs in a session of its own, out of reach of the terminal's Ctrl-C, and who is asked
-# to stop is each rank, again and again until mpirun has ended.
+# On SIGINT and SIGTERM mpirun kills the ranks after one second and exits with 1. Whether it forwards other signals
+# depends on its version. So mpirun runs in its own session, which the terminal's Ctrl-C does not reach. To stop the
+# run, this script sends SIGUSR1 to each rank repeatedly until mpirun has exited.
 mpirun=
 asked=
 ask_period=0.5
-patience=5 # seconds that a stop is given before one more Ctrl-C has mpirun end at once
+patience=5 # seconds after the first Ctrl-C before another one terminates mpirun
 
-# The ranks that take SIGUSR1 (signal 10) already: before its first line it would kill the program.
+# Prints the process IDs of the ranks that catch SIGUSR1 (signal 10). Other ranks are still starting, and the signal
+# would kill them.
 listening_ranks() {
   local process stat session key mask
   for process in /proc/[0-9]*; do
@@ -95,7 +98,7 @@ ask_ranks() {
   while kill -0 "$mpirun" 2>/dev/null; do
     ranks=$(listening_ranks)
     for rank in $ranks; do kill -USR1 "$rank" 2>/dev/null || true; done
-    # An mpirun that hangs before its ranks exist is asked itself.
+    # If mpirun hangs before its ranks exist, terminate mpirun itself.
     [[ -n $ranks ]] || ((SECONDS - since < patience)) || kill -TERM "$mpirun" 2>/dev/null || true
     sleep "$ask_period"
   done
@@ -115,7 +118,7 @@ relay_stop() {
 default_parent=extreme_gpu_trainer_runs
 EGT_RUN_ID=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
 export EGT_RUN_ID
-# That of this run: others may begin in the same folder meanwhile.
+# Prints this run's default directory, found by its id because other runs may begin in the same folder.
 own_default() {
   local one
   for one in "$default_parent"/*-"$EGT_RUN_ID"*/; do
@@ -123,23 +126,23 @@ own_default() {
   done
 }
 
-# The directory that the arguments name, or nothing.
+# Prints the run directory given by the arguments or the config file, or nothing.
 named_directory() {
   local directory
   directory=$(option_value --output "$@")
   [[ -n $directory ]] || directory=$(option_value --resume "$@")
   [[ -n $directory ]] || directory=$("$program" "$@" --print-config 2>/dev/null | sed -n "s/^output = \([\"']\)\(.*\)\1\$/\2/p")
-  [[ $directory == *.json ]] || echo "${directory%/}" # else loadtest's file
+  [[ $directory == *.json ]] || echo "${directory%/}" # a .json path is loadtest's result file
 }
 journals_in() { [[ -z $1 ]] || stat -c '%n %s %y' "$1"/journal.rank* 2>/dev/null || true; }
-# Do the journals in a directory belong to another run, such as one with the same --output? A resumed run keeps its id.
+# Whether a directory's journals belong to another run, such as one with the same --output. A resumed run keeps its first id.
 is_of_another_run() {
   grep -ho '"run_id":"[^"]*"' "$1"/journal.rank* 2>/dev/null | grep -qv "\"$EGT_RUN_ID\"" && [[ -z $(option_value --resume "${@:2}") ]]
 }
 named=$(named_directory "$@")
 earlier=$(journals_in "$named")
 
-# The directory of the run that has just ended, or nothing if none began: what an earlier run left there is no evidence.
+# Prints the directory of the run that has just ended, or nothing if none began. An earlier run's journals do not count.
 run_directory() {
   local directory=$named
   if [[ -z $directory ]]; then
@@ -155,17 +158,17 @@ setsid "${launch[@]}" "$program" "$@" <&0 &
 mpirun=$!
 if [[ -n $asked ]]; then ask_ranks </dev/null &>/dev/null & fi
 
-# A trap ends `wait` early; the status of mpirun itself is asked for until it is there.
+# A trap interrupts `wait`, so repeat it until it returns the exit code of mpirun.
 interrupted=1
 while ((interrupted)); do
   interrupted=0
   code=0
   wait "$mpirun" || code=$?
 done
-# The exit code in the result of a run, or nothing where it has none.
+# Prints the exit code in a directory's result.json, or nothing if there is none.
 result_code() { sed -n 's/^  "exit_code": \([0-9]*\),\{0,1\}$/\1/p' "$1/result.json" 2>/dev/null || true; }
 
-# Do the arguments ask for a run, which leaves a directory?
+# Whether the arguments start a run, which creates a directory.
 runs() {
   local previous=
   for word; do
@@ -174,16 +177,16 @@ runs() {
   done
   [[ " $* " != *" --"@(help|version|print-config)" "* && ${1-} != @(help|version) ]]
 }
-# What was refused (2, 3) left no run of its own; mpirun itself, told to end by SIGTERM, ends with 1.
+# A run refused with code 2 or 3 has no directory. Code 1 can also be mpirun's own, after SIGTERM.
 directory=$(run_directory "$@")
 if [[ -n $directory && -z $asked ]] && ((code > 6)); then
   echo "run.sh: mpirun ended with code $code, none of the program's: a rank was lost." \
     "To read mpirun's messages, run: ${launch[*]/--quiet/} $program $*" >&2
 fi
-# A complete run is not begun again, and keeps its verdict.
+# --resume of a complete run starts nothing and returns the verdict again.
 if [[ -z $directory && -n $(option_value --resume "$@") && $(result_code "$named") == "$code" ]]; then exit "$code"; fi
 if [[ -z $directory ]] && ((code == 1 || code > 6)); then
-  # The program ends with 1 only if a run found a fault: this is the launcher's code.
+  # The program exits with 1 only if a run detected a fault. No run began, so the code is mpirun's.
   if [[ -n $asked ]]; then exit 6; fi
   echo "run.sh: mpirun failed with code $code before the run began; its messages are above" >&2
   exit 3
@@ -193,7 +196,7 @@ if [[ -z $directory && -z $asked && $code == 0 ]] && runs "$@"; then
   exit 3
 fi
 if [[ -n $directory && $(result_code "$directory") != "$code" ]]; then
-  # Where mpirun was killed its ranks end by themselves, and then only are their files given up.
+  # If mpirun was killed, its ranks exit by themselves and lock their journals until then. Wait up to 5 s for that.
   for ((i = 0; i < 50; ++i)); do
     [[ -n $(listening_ranks) ]] || break
     sleep 0.1
@@ -202,7 +205,7 @@ if [[ -n $directory && $(result_code "$directory") != "$code" ]]; then
   launcher_code=$code
   code=0
   "$program" report "$directory" || code=$?
-  # A rank that dies at exit may have written all its records before. A stop that arrives after them changes nothing.
+  # A rank that crashes at exit may have written a complete journal before. A stop request that comes so late is no error.
   if [[ $code == 0 && $launcher_code != 0 ]] && { [[ -z $asked ]] || ((launcher_code > 6)); }; then
     echo "run.sh: mpirun ended with code $launcher_code, but the journals say pass: incomplete (exit code 4)" >&2
     code=4

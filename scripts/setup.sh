@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
-# Installs what the build needs (Debian, Ubuntu): setup.sh [--tests], with --tests also what the tests start: Slurm, sshd, a
-# browser, shells. Does nothing if all of it is there. On a machine with NVIDIA GPUs it installs the newest CUDA toolkit and NCCL that the driver supports, from the configured package
-# sources; if they have none, it ends with 3 and prints the commands. EGT_INSTALL_CUDA=0 leaves CUDA alone.
+# Installs the packages that the build needs (Debian, Ubuntu): setup.sh [--tests]. With --tests it also installs
+# programs that the tests start: Slurm, sshd, a browser, shells. Does nothing if all packages are installed.
+# On a machine with NVIDIA GPUs it installs the newest CUDA toolkit and NCCL that the driver supports, from the
+# configured package sources. If they have none, it exits with 3 and prints the commands that add NVIDIA's repository.
+# With EGT_INSTALL_CUDA=0 it does not install CUDA or NCCL.
 set -euo pipefail
 
 packages=(build-essential cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libopenblas-dev libhwloc-dev
   libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev libgmock-dev
   libbenchmark-dev python3 iproute2 file)
-# Without these the build leaves something out, and the program says what.
+# Without these packages the build omits features, and the program reports which.
 optional=(libdnnl-dev libstb-dev libjs-dygraphs libcpp-httplib-dev)
-# Without these some tests are skipped. Their services are not started: the tests start their own.
+# Without these packages some tests are skipped. Their services stay off, because the tests start their own instances.
 for_tests=(munge slurmctld slurmd slurm-client openssh-client openssh-server chromium tmux prometheus python3-yaml man-db zsh fish clang-format)
 commands=(c++ cmake ninja pkg-config mpirun mpicxx python3)
 
 say() { echo "setup.sh: $*" >&2; }
 
-# missing_packages PACKAGE..
+# missing_packages PACKAGE..: prints the packages that are not installed.
 missing_packages() {
   local package
   for package in "$@"; do
@@ -64,7 +66,7 @@ install_with_apt() {
     say "could not install ${wanted[*]}: loadtest on the host, its images, the charts of report.html, or --serve will be left out"
 }
 
-# Debian's packages start a service as soon as it is installed, unless this file forbids it.
+# Debian packages start their services when they are installed, unless policy-rc.d exits with 101.
 install_for_tests() {
   local wanted package policy=/usr/sbin/policy-rc.d
   mapfile -t wanted < <(missing_packages "${for_tests[@]}")
@@ -96,7 +98,7 @@ stop() {
   exit 3
 }
 
-# The PCI addresses of NVIDIA's GPUs: display controllers, VGA or 3D.
+# Prints the PCI addresses of the NVIDIA GPUs (PCI class VGA or 3D controller).
 nvidia_gpus() {
   local device vendor kind
   for device in /sys/bus/pci/devices/*; do
@@ -107,13 +109,13 @@ nvidia_gpus() {
 
 nvcc_path() { command -v nvcc || { [[ -x /usr/local/cuda/bin/nvcc ]] && echo /usr/local/cuda/bin/nvcc; }; }
 has_nccl() { find /usr/include /usr/local/cuda/include -maxdepth 2 -name nccl.h 2>/dev/null | grep -q .; }
-# The newest CUDA that the driver supports, as 12.8; nothing without a driver.
+# Prints the newest CUDA version that the driver supports, such as 12.8, or nothing without a driver.
 driver_cuda() { { nvidia-smi 2>/dev/null || true; } | sed -n 's/.*CUDA Version: *\([0-9]*\.[0-9]*\).*/\1/p'; }
 is_not_newer() { [[ $(printf '%s\n' "$1" "$2" | sort -V | tail -n 1) == "$2" ]]; }
 
-oldest_cuda=12.0 # whose nvcc knows C++20
+oldest_cuda=12.0 # the first version whose nvcc supports C++20
 
-# toolkit_package DRIVER: the package and its version, as "cuda-toolkit-12-8 12.8".
+# toolkit_package DRIVER_CUDA: prints the newest supported toolkit package and its version: "cuda-toolkit-12-8 12.8".
 toolkit_package() {
   local version
   while read -r version; do
@@ -128,7 +130,7 @@ toolkit_package() {
   fi
 }
 
-# nccl_version DRIVER TOOLKIT: the newest one for this toolkit's major version.
+# nccl_version DRIVER_CUDA TOOLKIT: prints the newest supported NCCL version for the toolkit's major version.
 nccl_version() {
   local version cuda
   while read -r version; do
@@ -139,7 +141,7 @@ nccl_version() {
   done < <(apt-cache madison libnccl-dev | awk '{ print $3 }')
 }
 
-stop_without_packages() { # DRIVER GPU..
+stop_without_packages() { # arguments: DRIVER_CUDA GPU_ADDRESS..
   local driver=$1 name
   shift
   name=$(sed -n 's/^\(ID\|VERSION_ID\)="\{0,1\}\([^"]*\)"\{0,1\}$/\2/p' /etc/os-release 2>/dev/null | sort -r | tr -d '.\n')

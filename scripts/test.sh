@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds and runs all tests: test.sh [--sanitize]. With --sanitize instead: the unit, contract and MPI tests under
-# AddressSanitizer and UndefinedBehaviorSanitizer, on the host backend.
+# Builds and runs all tests: test.sh [--sanitize]. With --sanitize it runs only the unit, contract and MPI tests, under
+# AddressSanitizer and UndefinedBehaviorSanitizer on the host backend.
 # Ends with ctest's summaries; exit code 0 only if all passed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,7 +17,7 @@ logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 failed=()
 slow=()
-few=12  # tests
+few=12  # max failed tests that are repeated
 
 heading() { echo "=== $*"; }
 
@@ -34,8 +34,8 @@ format_is_clean() {
   find include src kernels tests -regex '.*\.\(cpp\|hpp\|cu\|cuh\)' -print0 | xargs -0 clang-format --dry-run -Werror
 }
 
-# run_tests LOG PRESET ARGUMENTS..: of ctest. Its processors are sixths of a core: tests that wait more than they
-# compute take one or two, others more. On a machine too slow for them, which its load tells, fewer run at once.
+# run_tests LOG PRESET ARGUMENTS..: runs ctest with ARGUMENTS. A test's PROCESSORS property counts sixths of a core: 1 or
+# 2 for tests that mostly wait, more for others. If the machine's load is high, --test-load starts fewer tests at once.
 run_tests() {
   local log=$1 preset=$2
   shift 2
@@ -44,8 +44,8 @@ run_tests() {
     tee "$logs/$log" || run_once_more "$log" "$preset"
 }
 
-# On a slow machine some tests miss a limit of seconds beside others: where a few failed, and none crashed, they run
-# once more, one by one, and are named at the end. Not under sanitizers: what they find may come and go.
+# On a slow machine, concurrent tests may exceed their time limits. If only a few tests failed and none crashed, runs them
+# again, one by one, and lists them at the end. Not under sanitizers, whose findings may be intermittent.
 run_once_more() {
   local log=$1 preset=$2 wrong
   wrong=$(sed -n '/^The following tests FAILED/,$ s/^[[:space:]]*[0-9]* - \([^ ]*\) (\([^)]*\)).*/\1 \2/p' "$logs/$log")
@@ -58,7 +58,7 @@ run_once_more() {
   ctest --preset "$preset" --rerun-failed 2>&1 | tee "$logs/$log-once-more" || failed+=("ctest of $log")
 }
 
-# From "100% tests passed, 0 tests failed out of 42" to the end.
+# Prints a log from the line "100% tests passed, 0 tests failed out of 42" to its end.
 summary() {
   [[ ! -e $logs/$1 ]] || { echo && echo "Preset $1:" && sed -n '/% tests passed/,$p' "$logs/$1"; }
 }
@@ -69,8 +69,8 @@ if [[ $sanitize ]]; then
   heading "build of preset asan"
   scripts/build.sh --preset asan --tests
   run_tests asan asan -L '^(unit|contract)$'
-  # What Open MPI leaves allocated at its end is not ours to free; its plug-ins are unloaded by then, so only
-  # whole stacks, which take their time, tell that it was Open MPI: one rank alone must do.
+  # Open MPI's own leaks are suppressed. Its plug-ins are unloaded when leaks are reported, so only complete stack
+  # traces identify them. These are slow, so only the test with one rank checks for leaks.
   ASAN_OPTIONS=fast_unwind_on_malloc=0 run_tests asan-mpi-one asan -R '^mpi[.]ranks[.]1$'
   ASAN_OPTIONS=detect_leaks=0 run_tests asan-mpi asan -R '^mpi[.](ranks|links)[.](3|hosts)$'
 else

@@ -95,7 +95,7 @@ struct TimesOf {
   }
 };
 
-/// Block (row, group) computes the brackets of a group's steps in one row (element, stream) of samples.
+/// Block (row, group) computes the brackets of a group of steps in one row: an element's times in a stream.
 __global__ void __launch_bounds__(search_threads)
     find_brackets_kernel(const TimesOf all_times, int streams, const double* timeline, std::int64_t steps,
                          Bracket* brackets, std::uint32_t* dropped) {
@@ -145,7 +145,7 @@ struct GatherArguments {
   float* fused;
   int stream_count;
   std::uint32_t packs_a_row;
-  std::uint32_t items;  ///< per batch element: groups of steps x packs
+  std::uint32_t items;  ///< per batch element: groups of steps x packs of values
 };
 
 __device__ __forceinline__ Bracket load_bracket(const Bracket* from) {
@@ -153,7 +153,7 @@ __device__ __forceinline__ Bracket load_bracket(const Bracket* from) {
   return {words.x, words.y, __int_as_float(words.z), 0};
 }
 
-/// Uses accesses of the word's width: the compiler splits some of Pack's own.
+/// Stores with the width of the pack's words, because the compiler splits some stores of Pack::store.
 template <int N>
 __device__ __forceinline__ void store(float* to, const Pack<float, N>& numbers) {
   using Word = typename Pack<float, N>::Word;
@@ -161,9 +161,9 @@ __device__ __forceinline__ void store(float* to, const Pack<float, N>& numbers) 
   for (int i = 0; i < Pack<float, N>::words; ++i) __stcg(reinterpret_cast<Word*>(to) + i, numbers.word[i]);
 }
 
-/// N values of `gather_steps` steps from `step` on. Without branches, so that all loads are in flight before
-/// the first is used. Steps beyond the last repeat it. If no sample defines the value, the first is read; it
-/// must exist.
+/// Interpolates N values of one stream for `gather_steps` steps from `step` on. Has no branches, so that all
+/// loads are in flight before the first is used. Steps beyond the last load the last one again. Steps that no
+/// sample defines load sample 0, which must exist.
 template <int N>
 __device__ __forceinline__ void gather(const GatherArguments& a, const Bracket* brackets, const float* values,
                                        std::int64_t dim, std::int64_t step, float* out) {
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(gather_threads) gather_kernel(const GatherArgu
   }
 }
 
-/// Values per access: packs must be aligned to their accesses in every row.
+/// Values per access: the largest width that is aligned in every row of the inputs and of the output.
 int pack_numbers(const StreamFusion& call) {
   for (int n = 4; n > 1; n /= 2) {
     const std::uintptr_t bytes = static_cast<std::uintptr_t>(n) * sizeof(float);

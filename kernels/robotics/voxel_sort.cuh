@@ -60,8 +60,8 @@ struct SomePoints {
   }
 };
 
-/// Counts a point of the tile and returns the number of points before it. Called by whole warps. A warp with
-/// points of a single tile, as in a dense cloud, counts them with one atomic.
+/// Adds a point to the count of its tile and returns the points counted before it. Called by whole warps. If
+/// all points of a warp are in one tile, as in a dense cloud, one atomic counts them.
 __device__ __forceinline__ std::uint32_t join_tile(const VoxelScratch& scratch, std::uint32_t tile) {
   const std::uint32_t first = __shfl_sync(whole_warp, tile, 0);
   if (!__all_sync(whole_warp, tile == first))
@@ -77,7 +77,7 @@ __device__ __forceinline__ void add(std::uint64_t& sum, std::uint64_t term) {
   if (term > 0) atomicAdd(reinterpret_cast<unsigned long long*>(&sum), static_cast<unsigned long long>(term));
 }
 
-/// Adds the counts of each warp (in its first thread) to the cloud's counts.
+/// Adds the counts of all warps to the cloud's counts. The first thread of each warp holds the warp's counts.
 __device__ inline void publish(std::uint32_t in, std::uint32_t outside, std::uint32_t not_finite,
                                VoxelCounts& counts) {
   __shared__ std::uint32_t block_counts[3];
@@ -130,13 +130,14 @@ __device__ inline std::uint32_t sum_before(std::uint32_t count, std::uint32_t& t
 /// Points that a block moves into bins, sorted by region.
 struct BinnedPoints {
   std::uint32_t begins[max_regions];  ///< per region: first the count, then the begin, then the offset from
-                                      ///< there to its bin
+                                      ///< the begin to the region's bin
   TilePoint points[binned_at_once];
   std::uint16_t regions[binned_at_once];
 };
 
-/// Converts the counts of regions to the begin of each region's points and reserves room in the bins.
-/// `bases`: offset from that begin to the room, per region of the thread. Returns the number of points.
+/// Converts the counts of regions to the begin of each region's points in the block, and reserves space in
+/// the bins. `bases`: offset from that begin to the reserved space, per region of the thread. Returns the
+/// number of points.
 __device__ __forceinline__ std::uint32_t take_room(const VoxelScratch& scratch,
                                                    std::uint32_t (&begins)[max_regions],
                                                    std::uint32_t (&bases)[regions_of_thread]) {
@@ -274,7 +275,7 @@ __global__ void __launch_bounds__(sort_threads, 3)
     store_point(scratch.points + bin + i, sorted[i]);
 }
 
-/// Counts the points of each tile; `ranks`: of each point in its tile. `blocks`: number of blocks of points.
+/// Counts each tile's points and stores each point's index in its tile. `blocks`: number of blocks of points.
 __global__ void __launch_bounds__(sort_threads)
     count_points_kernel(const VoxelLocator locator, const Cloud cloud, const VoxelScratch scratch,
                         unsigned blocks) {
@@ -301,7 +302,7 @@ __device__ inline void cut_tile(const VoxelScratch& scratch, std::uint32_t tile,
   for (std::uint32_t s = 0; s < slices; ++s) scratch.slices[first + s] = {tile, s, sums};
 }
 
-/// Assigns each tile a range of points. Blocks reserve theirs in any order: the tiles' order is irrelevant.
+/// Assigns each tile a range of points. Blocks reserve theirs in any order, which does not matter.
 __global__ void __launch_bounds__(sort_threads)
     place_tiles_kernel(std::uint32_t tiles, const VoxelScratch scratch) {
   __shared__ std::uint32_t block_begin;

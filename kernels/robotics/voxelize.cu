@@ -4,8 +4,8 @@
 #include "kernels/vector.cuh"
 
 /// The points are sorted by tile, in memory that fits a GPU's L2 cache for clouds of a few million points.
-/// Then one block per tile sums in shared memory and writes its voxels once. Writing the output dominates the
-/// time. All sums are integer sums.
+/// Then one block per tile sums in shared memory and writes its voxels once. Writing the output takes most of
+/// the time. All sums are integer sums, so their order does not matter.
 namespace egt::kernels {
 namespace {
 
@@ -41,7 +41,7 @@ struct alignas(vector_bytes) TileSums {
 };
 static_assert(sizeof(TileSums) % (sizeof(uint4) * tile_threads) == 0);
 
-/// Adds this thread's share of the points from `first` on.
+/// Adds this thread's points: every `tile_threads`th one, for indices from `first` to below `count`.
 __device__ __forceinline__ void add_points(const TilePoint* points, std::uint32_t first, std::uint32_t count,
                                            TileSums& sums) {
 #pragma unroll 4

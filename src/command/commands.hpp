@@ -9,7 +9,7 @@
 #include "egt/ranks/control.hpp"
 #include "ranks/mpi/mpi_session.hpp"
 
-/// The commands. A new one is a row of `command_rows`, and a function or a purpose of a run.
+/// The commands. A new one needs a row in `command_rows`, and a function or a RunPurpose.
 namespace egt {
 
 class RunPurpose;
@@ -17,13 +17,13 @@ class RunPurpose;
 /// A set of commands.
 using Commands = unsigned;
 
-/// All ranks run the command and return the same exit code or Status. One of the last three is set.
+/// A command. All ranks return the same exit code or Status. Exactly one of the last three members is set.
 struct CommandRow {
   std::string_view name;
   Commands bit;
   const char* help;     ///< one line
   const char* example;  ///< a command line
-  bool is_run;          ///< it has a verdict; otherwise its output is its result
+  bool is_run;          ///< true: a run with a verdict; false: the printed output is the result
   std::unique_ptr<RunPurpose> (*purpose)() = nullptr;
   /// `started`: start time of the process.
   Result<int> (*on_ranks)(const Options& options, MpiSession& mpi, Control& control,

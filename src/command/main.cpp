@@ -36,7 +36,7 @@ int fail(const Status& status, int rank) {
   return exit_code_of(status);
 }
 
-/// The exit code of a command whose result is its output; a run's verdict does not depend on it.
+/// Returns the exit code of a command whose result is its output: an error if standard output failed.
 int printed(int code) {
   std::cout.flush();
   const bool is_lost = !std::cout.good() || std::fflush(stdout) != 0 || std::ferror(stdout) != 0;

@@ -90,7 +90,7 @@ Result<std::unique_ptr<Dnn>> open_gpu_dnn(Device&) {
 void describe_cuda(Json&) {}
 #endif
 
-/// A launcher that assigns one GPU to each rank makes it index 0.
+/// If the launcher assigns one GPU to each rank, this GPU has index 0.
 Result<int> device_index(const CommonOptions& options, const RankPlace& place, int gpus) {
   const auto local = static_cast<std::size_t>(place.local_rank);
   if (options.devices.empty()) return gpus == 1 ? 0 : place.local_rank;

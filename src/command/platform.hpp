@@ -38,7 +38,7 @@ std::string unusable_gpus(const std::filesystem::path& root, const std::string& 
 std::string untested_gpus(int visible, const RankPlace& place, const std::filesystem::path& root);
 
 /// `unavailable` with --backend cuda if no device responds. Also without --backend host if the node has
-/// unusable GPUs, since a node with GPUs must not pass by its CPU.
+/// unusable GPUs, since a node with broken GPUs must not pass a test of its CPU.
 Result<BackendChoice> choose_backend(const CommonOptions& options);
 /// invalid_argument if EGT_BACKEND applies but is invalid.
 Status check_backend_of_environment(const CommonOptions& options);

@@ -46,19 +46,20 @@ double largest_finite(ElementType type) {
   }
 }
 
-/// Sums: fp32 units round by 2^-24 each, or truncate by 2^-23. Tensor cores multiply exactly and align the
-/// terms of a block of four or more with its max term. They truncate them at 2^-23 of that term or below,
-/// then normalize. For blocks of four this is 6 errors of 2^-23 for 4 terms, below 2^-22 per term (Fasi,
-/// Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS, 2021; Blanchard et al.,
-/// "Mixed precision block fused multiply-add", SIAM J. Sci. Comput., 2020). They keep subnormal operands.
-/// tf32 keeps 11 bits of each operand, rounded or truncated: 2^-10 each. Operands that this rounds to
-/// infinity (above 2^128 - 2^116) are not covered. fp8's terms, 32 at a time and with the sum so far, are
-/// truncated at 2^-13 of the max term. Such sums of 128 are added in fp32 (DeepSeek-V3, 2024): 4 times 33
-/// errors of 2^-13. Terms are aligned before they are normalized, so a subnormal operand is truncated as if
-/// it were the smallest normal one (seen on an H100 with fp16).
-///
-/// The verification's own sums in fp64 have an error of gamma(k), too. A bias adds one term, and the result
-/// is rounded twice.
+/// Error sources of the sums:
+/// - fp32 units round by 2^-24 per sum, or truncate by 2^-23.
+/// - Tensor cores multiply exactly, align the terms of a block of four or more with its max term, truncate
+///   them at 2^-23 of that term or below, and normalize. For blocks of four: 6 errors of 2^-23 for 4 terms,
+///   below 2^-22 per term (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores",
+///   PeerJ CS, 2021; Blanchard et al., "Mixed precision block fused multiply-add", SIAM J. Sci. Comput.,
+///   2020).
+/// - Tensor cores keep subnormal operands, but align terms before they normalize them. Such an operand is
+///   truncated as if it were the smallest normal one (seen on an H100 with fp16).
+/// - tf32 keeps 11 bits of each operand, rounded or truncated: 2^-10 each. Operands that this rounds to
+///   infinity (above 2^128 - 2^116) are not covered.
+/// - fp8 terms, 32 at a time and with the sum so far, are truncated at 2^-13 of the max term. Such sums of
+///   128 are added in fp32 (DeepSeek-V3, 2024): 4 times 33 errors of 2^-13.
+/// - The verification's fp64 sums: gamma(k). A bias adds one term and a second rounding of the result.
 GemmRounding GemmRounding::of(Precision precision, ElementType stored_as, std::int64_t k, bool has_relu) {
   if (precision == Precision::int8) return {.largest = INT32_MAX, .largest_sum = DBL_MAX};  // exact
   const bool fp64 = precision == Precision::fp64;

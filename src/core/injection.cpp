@@ -79,7 +79,7 @@ bool parse_bits(std::string_view text, std::optional<std::uint32_t>& mask) {
 /// One `key=value` after the kind.
 struct Key {
   std::string_view name;
-  const char* allowed;  ///< completes "use .."
+  const char* allowed;  ///< completes the error text "use .."
   unsigned key;         ///< InjectionKey; 0: every kind accepts it
   bool (*parse)(std::string_view value, Injection& injection);
 };

@@ -85,7 +85,7 @@ std::vector<PciGpu> nvidia_gpus(const fs::path& root) {
 
 std::vector<ControlGroup> control_groups(const fs::path& root, const std::string& controller) {
   const fs::path mounted = root / "sys/fs/cgroup";
-  std::string own, own_of_controller;  // paths; the top's is empty
+  std::string own, own_of_controller;  // paths in version 2, and in version 1 for `controller`
   std::ifstream file(root / "proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {  // "4:cpu,cpuacct:/job/7" or "0::/job/7"
     const std::size_t names = line.find(':'), path = line.find(':', names + 1);

@@ -76,7 +76,7 @@ std::optional<std::uint64_t> factor_of(std::string_view suffix, const Unit (&uni
   return std::nullopt;
 }
 
-/// `quantity` times `factor`, exact for integers; nothing if it does not fit or is a fraction of a byte.
+/// `quantity` times `factor`, exact for integers; std::nullopt if it does not fit or is a fraction of a byte.
 std::optional<std::uint64_t> bytes_of(const Quantity& quantity, std::uint64_t factor) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   if (quantity.whole) {

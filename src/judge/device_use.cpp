@@ -48,14 +48,14 @@ bool spoils_pass(const std::string& kind) {
   return kind == "replay" || kind == "gemm" || kind == "extreme" || kind == "nonfinite";
 }
 
-/// One row of the table: the location of its count, the faults that affect it, and its text.
+/// One row of the table: which metric counts its verifications, which faults affect it, and its text.
 struct Row {
   const char* name;
   const char* part;
   std::uint64_t (*count)(const Json& part, const Parts& all);
   bool (*is_spoilt)(const std::string& kind, const std::string& where);
   std::string (*how)(std::uint64_t least, const Json& part, bool has_peers);
-  bool computes;  ///< computes, so that an idle device cannot do it correctly
+  bool computes;  ///< needs a device that computes correctly, so an idle device cannot verify it
 };
 
 std::string times(std::uint64_t count) {
@@ -235,7 +235,7 @@ DeviceUse use_of(const Json& rank, const Parts& parts, const Json& result, bool 
   return use;
 }
 
-/// Median pass time of the peers, scaled to this rank's sample count. Needs at least `fewest` peers.
+/// Median pass time of the peers, scaled to this rank's sample count; std::nullopt below `fewest` peers.
 std::optional<double> peers_compute_ms(const Json& own, const Json& result, const std::map<int, Parts>& ranks,
                                        std::size_t fewest) {
   const auto model = [](const Json& rank) { return text_at(member(rank, "device"), "name"); };
@@ -255,7 +255,7 @@ bool has_no_utilization(const Json& result, int rank) {
   return value_at<double>(member(telemetry, "gpu_utilization_percent"), "max") == 0.0;
 }
 
-/// Whether this rank verified none of the operations that compute.
+/// True if this rank verified no operation that needs the device to compute (Row::computes).
 bool computes_nothing_right(const Readiness& readiness, int rank) {
   for (std::size_t i = 0; i < std::size(rows); ++i)
     for (const OperationOnDevice& one : readiness.operations[i].devices)
@@ -317,7 +317,7 @@ Readiness readiness_of(const Json& result) {
   for (const Json& rank : member(result, "ranks")) {
     const Parts& parts = ranks.at(value_at<int>(rank, "rank").value_or(-1));
     DeviceUse use = use_of(rank, parts, result, hosts.size() > 1);
-    // If there is only one peer, it may be the slow one, unless this rank has wrong results.
+    // A single peer may itself be slow, so it counts only if this rank has missing or wrong results.
     use.peers_compute_ms =
         peers_compute_ms(rank, result, ranks, computes_all_right(readiness, use.rank) ? 2 : 1);
     use.why_idle = why_idle(use, parts, readiness, result);

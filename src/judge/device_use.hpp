@@ -17,7 +17,7 @@ struct DeviceUse {
   int rank = 0;
   std::string label;  ///< "GPU 0"; with several nodes "GPU 0 on node1"
   std::string hostname;
-  std::optional<double> used_bytes, total_bytes;  ///< of its memory, after the fill
+  std::optional<double> used_bytes, total_bytes;  ///< device memory, after the memory test filled it
   std::optional<double> compute_ms;               ///< mean compute time of one forward/backward pass
   std::optional<double> computes;                 ///< compute time as a fraction of the step time, 0 to 1
   std::optional<double> peers_compute_ms;         ///< median of the peers, scaled to this rank's batch
@@ -48,7 +48,7 @@ struct Readiness {
 };
 
 /// Evaluates the result of a `verify` run. A device is idle if one of these holds:
-/// - its rank was lost, or the run took none of its memory, or none of its computations was correct;
+/// - its rank was lost, or the run allocated none of its memory, or none of its computations was correct;
 /// - its passes took no time, or less than a tenth of its peers' time (at least one peer of the same name);
 /// - the driver reported 0 % utilization throughout the run.
 Readiness readiness_of(const Json& result);
@@ -60,8 +60,8 @@ std::set<int> ranks_of_idle_devices(const Json& result);
 /// difference from its peers, so only the `idle` suspects are accused if there are any.
 std::set<int> accused_ranks(const Json& fault, const std::set<int>& idle);
 
-/// Reasons against the run, one line each. `not_run`: operations not verified on a device, unless the part
-/// failed or a fault covers it. `idle`: idle devices.
+/// Reasons why the run does not pass, one line each. `not_run`: operations not verified on a device, unless
+/// the load part failed or a fault covers it. `idle`: idle devices.
 struct ReadinessReasons {
   std::vector<std::string> not_run, idle;
 };

@@ -36,7 +36,8 @@ int rank_in(const Record& record) {
   return value_at<int>(record.body, "rank").value_or(-1);
 }
 
-/// The part of the run that each record belongs to. Check and restart numbers start again in each part.
+/// Number of the run's part (one more per resume) that each record belongs to. Check and restart numbers
+/// start again in each part.
 std::map<const Record*, int> part_of_each(const std::vector<Record>& records) {
   std::map<int, int> current;  // by rank
   for (const Record& record : records)
@@ -53,8 +54,8 @@ struct Sides {
   std::set<int> here, there;
 };
 
-/// Assigns ranks to the two sides, starting from the first loss. A rank and the rank it reports as lost are
-/// on opposite sides.
+/// Assigns ranks to the two sides of a network partition, starting from the first loss. A rank and the rank
+/// it reports as lost are on opposite sides.
 Sides sides_of(const std::vector<const Record*>& losses) {
   Sides sides{.here = {losses.front()->rank}, .there = {}};
   for (std::size_t known = 0; known != sides.here.size() + sides.there.size();) {
@@ -87,7 +88,7 @@ std::size_t number_of(const ByRank& part) {
   return value_at<std::size_t>(first_start(part), "part").value_or(0);
 }
 
-/// A missing journal may have contained a fault.
+/// Reports ranks without a start record: their missing journal may have contained a fault.
 void find_missing_starts(const std::vector<ByRank>& parts, int size, bool is_over,
                          std::vector<std::string>& problems) {
   for (const ByRank& part : parts)
@@ -135,7 +136,8 @@ void find_lost_ends(const ByRank& part, std::vector<std::string>& problems) {
                       number_of(part) + 1, steps(rank), last->first, steps(last->second)));
 }
 
-/// A run has one run id, version, command and size. Its options may change when it is resumed.
+/// Reports start records of another run. One run has one run id, version, command and size. Its options may
+/// change when it is resumed.
 void find_foreign_starts(const std::vector<ByRank>& parts, std::vector<std::string>& problems) {
   const Record* first = nullptr;
   for (const ByRank& part : parts) {

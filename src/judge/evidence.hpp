@@ -29,7 +29,7 @@ struct RankRecords {
   const Json& last_body() const;   ///< null if there is no such record
 };
 using ByRank = std::map<int, RankRecords>;
-/// The start body that represents the run: that of the lowest rank that has one, else null.
+/// Body of the start record of the lowest rank that has one, to represent the run; null if no rank has one.
 const Json& first_start(const ByRank& ranks);
 
 /// A run has one part, and one more per resume. Returns the parts that left records, in order. Records before
@@ -37,9 +37,9 @@ const Json& first_start(const ByRank& ranks);
 std::vector<ByRank> parts_of(const std::vector<Record>& records);
 
 /// Why the records are not the complete records of one run with `size` ranks, one line per reason. Each part
-/// needs a start record of every rank, all with the same run id. `is_over` applies this to the last part too;
-/// otherwise a rank without records in it counts as lost. Journals of earlier versions have no run id, so
-/// only their other fields are compared.
+/// needs a start record of every rank, all with the same run id. If `is_over`, this includes the last part.
+/// Otherwise a rank without records in the last part counts as lost, not as missing. Journals of earlier
+/// versions have no run id, so only their other fields are compared.
 std::vector<std::string> missing_evidence(const std::vector<ByRank>& parts, int size, bool is_over);
 
 /// Records of one kind, sorted by time and then by emitting rank.

@@ -16,7 +16,7 @@ namespace {
 constexpr double clock_difference_s = 1.0;
 constexpr double slow_report_seconds = 60;  // PeerComparison's windows, plus those before the rank was slow
 
-/// Whether a detector of the row's kind may have reported `fault`.
+/// True if `fault` is of a kind that detectors report for the row's injection.
 bool claims(const InjectionRow& row, const Json& fault) {
   // A device that computes nothing cannot produce a correct result, so any fault matches.
   if (row.found_by == FoundBy::anything) return true;
@@ -94,7 +94,7 @@ bool slowness_is_told(const Record& injection, const Traces& traces) {
   });
 }
 
-/// The end, on the injection's rank, of the part of the run in which the injection occurred.
+/// Records of the injection's rank from the part of the run in which the injection occurred.
 const RankRecords& ending_of(const Record& injection, const Traces& traces) {
   static const RankRecords none;
   const int rank = value_at<int>(injection.body, "rank").value_or(-1);
@@ -183,7 +183,7 @@ std::string why_not_slow(const Record& injection, const Traces& traces) {
   return "its steps were not clearly slower than its peers'; use a larger count or ms";
 }
 
-/// The reason, or empty if unknown.
+/// Why the injection was not detected; empty if unknown.
 std::string why_missed(const Json& asked, const Record* struck, const Traces& traces) {
   if (struck)
     return text_at(struck->body, "kind") == to_string(InjectionKind::slow) ? why_not_slow(*struck, traces)
@@ -196,7 +196,7 @@ std::string why_missed(const Json& asked, const Record* struck, const Traces& tr
   return came_to_it ? "the run ended before the next occasion; run longer" : "the run was too short";
 }
 
-/// `struck` is null if the injection did not occur.
+/// The result's entry for one injection. `struck`: its injection record, or null if it did not occur.
 Json outcome(const Json& planned, const Json& asked, const Record* struck, const Traces& traces) {
   const Json& body = struck ? struck->body : asked;
   Json entry = {{"planned", planned}, {"found", struck && was_found(*struck, traces)}};
@@ -207,7 +207,7 @@ Json outcome(const Json& planned, const Json& asked, const Record* struck, const
   return entry;
 }
 
-/// The texts of the first start record that has any. All ranks receive the same injections.
+/// Texts of the planned injections, from the first start record that has any. All ranks receive the same.
 Json planned_texts(const std::vector<Record>& records) {
   for (const Record& record : records)
     if (const Json& texts = member(member(record.body, "options"), "inject");

@@ -76,7 +76,7 @@ class Nodes {
     return ids;
   }
   std::size_t size() const { return order_.size(); }
-  /// Whether every reason against the run belongs to some node.
+  /// True if every reason why the run does not pass belongs to some known node.
   bool explain() const { return blames_somebody_ && !blames_nobody_; }
 
   Json list(const char* otherwise) const {
@@ -117,7 +117,7 @@ void blame_losses(const Json& losses, Nodes& nodes) {
   for (const Json& loss : losses) lost.insert(rank_of(loss));
   const bool is_mutual = nodes.nodes_of(lost).size() == nodes.size();
   for (const Json& loss : losses) {
-    // The run directory may be on a server, so a failed journal is no evidence against the node.
+    // The run directory may be on a file server, so a failed journal is no evidence against the node.
     const bool is_of_node = !text_at(loss, "phase").starts_with("journal:");
     nodes.blame(is_mutual ? lost : std::set{rank_of(loss)}, loss_text(loss), is_of_node);
   }

@@ -15,8 +15,8 @@ namespace egt {
 /// - "injected": would be "fail" or "suspect", but the run used --inject or was selftest, so it is no
 ///   evidence;
 /// - "unknown": no reason against it, but the run did not complete, or a reason belongs to no known node;
-/// - "pass": otherwise. All nodes pass if the run passed; without `has_all_evidence` no other run passes a
-///   node.
+/// - "pass": otherwise. If the run passed, all nodes pass. If not, a node passes only with
+///   `has_all_evidence`.
 Json node_verdicts(const Json& result, bool has_all_evidence);
 
 /// One line "VERDICT HOST REASONS" per node, then per failed node a line that drains it in Slurm: scontrol

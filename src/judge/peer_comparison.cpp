@@ -124,8 +124,8 @@ std::vector<PeerStanding> PeerComparison::judge(const std::vector<int>& group) c
   return standings;
 }
 
-/// The threshold follows from the dispersion of the peers, beyond that of their errors. The caller subtracts
-/// the rank's own error.
+/// Outlier threshold: six times the peers' dispersion, minus the dispersion that their standard errors
+/// explain. The caller subtracts the rank's own error.
 double PeerComparison::threshold(int rank, const std::vector<PeerStanding>& standings) const {
   if (standings.size() < min_voters) return rule_.limit;
   std::vector<double> peers, errors;

@@ -14,7 +14,7 @@ struct PeerRule {
   double least = 0.025;  ///< outlier beyond this and beyond six median absolute deviations of its peers
   double horizon_seconds = 50;  ///< length of the sliding history of windows
   double min_seconds = 20;      ///< min time span of the windows before a rank is judged
-  double hold_seconds = 5;      ///< time for which every window must give the same result
+  double hold_seconds = 5;      ///< a rank must be an outlier in every window for this long
 };
 
 /// The comparison of one rank with its peers over the horizon.
@@ -23,9 +23,9 @@ struct PeerStanding {
   double deviation = 0;       ///< ln(own time / peers' time), median over windows
   double error = 0;           ///< standard error of `deviation`
   double time = 0;            ///< own time per unit of work, median over windows
-  double threshold = 0;       ///< compared with `deviation - error`
+  double threshold = 0;       ///< outlier if `deviation - error` exceeds it
   int peers = 0;              ///< other ranks of the same model
-  std::optional<int> beside;  ///< the only peer; empty: the median of several
+  std::optional<int> beside;  ///< the only peer; empty: compared with the median of several
 };
 
 /// Compares the times that ranks need for the same work, per window of about one second. Each window is

@@ -61,7 +61,7 @@ constexpr double shortest_pass_ms = 2;
 
 constexpr double corrected_least = 100, corrected_ratio = 10;
 
-/// Since the start of the run; empty if not counted.
+/// Corrected ECC errors since the start of the run; std::nullopt if the device does not count them.
 std::optional<double> new_corrected(const Json& body) {
   const Json& counter = member(member(body, "counters"), "ecc_corrected");
   if (member(counter, "after").is_null()) return std::nullopt;

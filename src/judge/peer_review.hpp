@@ -16,11 +16,11 @@ namespace egt {
 /// ranks. Pure: the same records in the same order give the same findings, live or from journals.
 ///
 /// Only deviations that cost performance are judged:
-/// - Compute time per sample of the rank's own pass, without waits for peers, which equalize all step times.
+/// - Compute time per sample of the rank's own pass. Step times include waits for peers, which equalize them.
 ///   Limit: 5 %, or 2.5 % if that also exceeds six median absolute deviations. Power-capped devices of one
 ///   model differ that much. Passes shorter than 2 ms are not compared.
 /// - Memory and file bandwidth below half of the median. They run concurrently with all other work, and ranks
-///   of a node share its disk and cores. Only large differences that last for two minutes are the rank's own.
+///   of a node share its disk and cores. So only large differences that last two minutes count.
 /// - Power from the energy counter, 10 % below the median of the same model and power limit: a regulator,
 ///   cable or power supply may be broken. Devices throttled by heat or by the limiter are excluded. The
 ///   median must be at least 80 % of the limit; below that, devices of one model differ anyway.
@@ -52,7 +52,7 @@ class PeerReview {
     double samples = 1;                              ///< per step
     Json body;                                       ///< of the last progress or end record
     std::array<std::optional<Done>, judged> before;  ///< at the end of the previous window
-    double heat_before = 0;      ///< accumulated seconds of thermal throttling at that time
+    double heat_before = 0;      ///< accumulated seconds of throttling at the end of that window
     bool corrects_more = false;  ///< its excess of corrected errors was reported
   };
 

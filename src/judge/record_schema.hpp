@@ -40,14 +40,14 @@ struct StartBody {
   std::vector<Precision> precisions;
   std::string no_telemetry;  ///< why the device is not monitored; empty: it is monitored
   std::string run_id;  ///< the same on all ranks and in all parts of a run; empty: from an earlier version
-  int part = 0;        ///< number of earlier parts, before the run was resumed
+  int part = 0;        ///< number of this part of the run: 0, plus 1 per resume
   int process = 0;     ///< process id on its host
 };
 Json to_json(const StartBody& body);
 
-/// Sum over all parts in the body of a progress or end record.
+/// Verified work in the body of a progress or end record, summed over the parts of the load.
 VerifiedWork work_in(const Json& body);
-/// The metrics of the part with that name in such a body; null if there is none.
+/// Metrics of the load part `name` in the body of a progress or end record; null if there is none.
 const Json& figures_in(const Json& body, std::string_view name);
 
 /// The `error` of an `end` record: {"code", "what", "where"}; null for ok.

@@ -101,7 +101,7 @@ std::int64_t steps_of(const RankRecords& rank) {
   return value_at<std::int64_t>(rank.last_body(), "steps").value_or(0);
 }
 
-/// Sum over all parts of the run; null if the rank reported none.
+/// Steps of a rank, summed over all parts of the run; null if the rank reported none.
 Json steps_of(const std::vector<ByRank>& parts, int number) {
   Json sum;
   for (const ByRank& part : parts)
@@ -121,7 +121,7 @@ Json rank_entry(int number, const RankRecords& rank, const std::vector<ByRank>& 
   return entry;
 }
 
-/// One rank's entry for one part: its metrics and the common test fields, which override them.
+/// One rank's entry for one part of the load: its metrics and the common test fields, which override them.
 Json result_entry(int number, const std::string& command, const Json& part) {
   Json entry = member(part, "figures").is_object() ? member(part, "figures") : Json::object();
   entry["test_name"] = text_at(part, "name");
@@ -165,7 +165,7 @@ std::vector<std::pair<std::string, std::string>> not_run_by(const RankRecords& r
   return all;
 }
 
-/// `rank` is null if the entry applies to all ranks.
+/// Checks that were not run, each with reason and rank. `rank` is null if the entry applies to all ranks.
 Json checks_not_run(const ByRank& ranks) {
   std::vector<std::pair<std::string, std::string>> in_order;
   std::map<std::pair<std::string, std::string>, std::set<int>> by_check;
@@ -204,7 +204,7 @@ bool is_whole(const RankRecords& rank) {
   return rank.end && text_at(rank.end->body, "reason") != "signal";
 }
 
-/// Sum over all ranks and parts of the run, by kind and precision.
+/// Work done and verified, summed over all ranks and parts of the run, by kind and precision.
 std::map<std::string, std::map<std::string, WorkShare>> work_shares(const std::vector<ByRank>& parts) {
   std::map<std::string, std::map<std::string, WorkShare>> all;
   for (const ByRank& ranks : parts)
@@ -251,7 +251,7 @@ Json detectable_error_rate(const std::vector<ByRank>& parts) {
   return rates;
 }
 
-/// Max over the ranks; null if none reported it.
+/// Max elapsed seconds over the ranks of a part; null if none reported it.
 Json elapsed_seconds(const ByRank& ranks) {
   std::optional<double> elapsed;
   for (const auto& [number, rank] : ranks)
@@ -268,7 +268,7 @@ Json elapsed_seconds(const std::vector<ByRank>& parts) {
   return sum;
 }
 
-/// The distinct end reasons of the ranks; null for a part that was killed.
+/// The distinct end reasons of the ranks; null if all were killed, so that none left an end record.
 Json end_reasons(const ByRank& ranks) {
   std::set<std::string> reasons;
   for (const auto& [number, rank] : ranks)
@@ -294,7 +294,7 @@ Json parts_of_run(const std::vector<ByRank>& parts) {
   return all;
 }
 
-/// For loadtest, only entries for all ranks count as tests of the suite.
+/// Counts the results of a run as tests. In loadtest, only an entry that covers all ranks is a suite test.
 Json test_summary(const std::vector<ByRank>& parts, const ByRank& ranks, const Json& results) {
   const bool is_suite = is_loadtest(ranks);
   std::vector<const Json*> tests;
@@ -312,7 +312,7 @@ Json test_summary(const std::vector<ByRank>& parts, const ByRank& ranks, const J
           {"failed_tests", static_cast<std::int64_t>(tests.size()) - successful}};
 }
 
-/// The record's body. A missing host or device is filled in from the start record of its rank.
+/// The record's body. A missing hostname or device UUID is filled in from the start record of its rank.
 Json entry_of(const Record& record, const ByRank& ranks) {
   Json entry = record.body.is_object() ? record.body : Json::object();
   if (!entry.contains("time")) entry["time"] = utc_text(record.time);
@@ -351,7 +351,7 @@ Json per_rank(const ByRank& ranks, const char* field) {
   return all;
 }
 
-/// JSON has no NaN. The library would write null, while this process would still read a number.
+/// Replaces NaN and infinities by null. JSON has neither, so the file would contain null anyway.
 void drop_non_finite(Json& json) {
   if (json.is_structured())
     for (Json& element : json) drop_non_finite(element);

@@ -32,12 +32,12 @@ constexpr const char* injected_reason =
 /// Records sorted by kind.
 struct Evidence {
   std::vector<const Record*> faults, losses, findings, restarts;
-  std::vector<ByRank> parts;  ///< of the run
+  std::vector<ByRank> parts;  ///< of the run: one, plus one per resume
   int size = 0;               ///< expected number of ranks
   std::set<int> lost;
   std::set<int> failed_devices;  ///< ranks with a fault of the kind device-error
 
-  /// The last part, which determines how the run ended.
+  /// Records of the run's last part, which determine how the run ended.
   const ByRank& ending() const {
     static const ByRank none;
     return parts.empty() ? none : parts.back();
@@ -74,7 +74,7 @@ std::string step_text(std::int64_t step) {
   return step < 0 ? "" : fmt::format(", step {}", step);
 }
 
-/// The rank is certain only if exactly one is accused.
+/// The text identifies a rank only if exactly one is accused.
 std::string rank_text(const Json& fault, const std::set<int>& accused) {
   const std::optional<int> rank = value_at<int>(fault, "rank");
   if (!rank && accused.size() != 1) return "rank not known";
@@ -147,7 +147,7 @@ std::optional<StatusCode> error_code(const Json& body) {
   return parse_status_code(text_at(member(body, "error"), "code"));
 }
 
-/// This counts as a fault even if the fault record is missing.
+/// True if the rank ended with a device error. It counts as a fault even if the fault record is missing.
 bool is_device_error(const Record& end) {
   return error_code(end.body) == StatusCode::device_error;
 }
@@ -241,13 +241,13 @@ std::vector<std::string> early_end(const Evidence& evidence) {
   return {"the run ended before its planned end, for which no rank voted: a stop vote changed in transit"};
 }
 
-/// Parts report themselves what they left undone for a reason other than a stop.
+/// True if the part reports work left undone for a reason other than a stop.
 bool has_failed(const Json& part) {
   return !member(member(part, "figures"), "undone").is_null();
 }
 
-/// Parts that failed, however the run ended. Undone work may have been done after a resume, but a failure
-/// remains.
+/// Parts of the load that failed, however the run ended. A resumed run may have done undone work later, but a
+/// failure remains.
 std::vector<std::string> failed_parts(const Evidence& evidence) {
   std::vector<std::string> reasons;
   for (const ByRank& ranks : evidence.parts)
@@ -399,7 +399,7 @@ Verdict verdict(const char* name, int code, std::vector<std::string> reasons) {
   return {.name = name, .exit_code = code, .reasons = std::move(reasons)};
 }
 
-/// Number of wrong results in a rank's last record.
+/// Number of wrong results that a rank counted in one part of the load.
 std::uint64_t wrong_results(const Json& part) {
   std::uint64_t wrong = 0;
   for (const char* name : {"mismatches", "disagreements", "wrong_words", "wrong_rounds", "wrong_checks"})
@@ -411,7 +411,7 @@ std::uint64_t wrong_results(const Json& part) {
 std::vector<std::string> unrecorded_faults(const Evidence& evidence) {
   std::vector<std::string> reasons;
   std::set<int> recorded;        // ranks that recorded a fault or are accused
-  std::set<std::string> phases;  // of faults; later parts count a passed-on wrong result again
+  std::set<std::string> phases;  // of faults; other ranks may count a wrong result that was passed on to them
   for (const Record* fault : evidence.faults) {
     recorded.insert({fault->rank, value_at<int>(fault->body, "rank").value_or(fault->rank)});
     recorded.merge(accused_ranks(fault->body, {}));
@@ -459,8 +459,8 @@ bool is_of(const Evidence& evidence, std::string_view command) {
   return false;
 }
 
-/// Additional requirements of `verify`: every operation on every device, and no idle device. A stopped run,
-/// or one with a lost rank, may not have reached all of it.
+/// Additional requirements of `verify`: every operation on every device, and no idle device. A run that was
+/// stopped or lost a rank may not have reached every operation, so missing ones are no evidence against it.
 void weigh_readiness(const std::vector<Record>& records, const Evidence& evidence, Reasons& reasons) {
   if (!is_of(evidence, "verify")) return;
   const Json result = build_result(records, {});
@@ -479,7 +479,7 @@ Verdict judge_evidence(const std::vector<Record>& records, const Json& injection
   const Evidence evidence = sort_evidence(records);
   Reasons weighed = weigh(evidence, injections);
   weigh_readiness(records, evidence, weighed);
-  // A stopped or aborted run leaves work that is not verified yet.
+  // A stopped or aborted run always leaves unverified work, so its share is judged only in completed runs.
   if (weighed.fault.empty() && weighed.missing.empty() && weighed.incomplete.empty() && !weighed.interrupted)
     weighed.incomplete = unverified_work(evidence);
   std::vector<std::string> all;

@@ -16,8 +16,8 @@ struct Verdict {
   bool has_all_evidence = true;      ///< every record that was written was judged
 };
 
-/// Adds missing, late or unreadable records as reasons. Such records may have held any evidence, so without
-/// them a run is `fault` or `incomplete`.
+/// Adds missing, late or unreadable records as reasons. Such records may have contained any evidence, so a
+/// verdict other than `fault` becomes `incomplete`.
 void lose_evidence(Verdict& verdict, const std::vector<std::string>& why);
 
 /// Judges the start, fault, finding, loss, restart, injection, progress and end records of all ranks.
@@ -29,8 +29,8 @@ void lose_evidence(Verdict& verdict, const std::vector<std::string>& why);
 /// A `verify` run must verify every operation on every device, else it is incomplete. It must use every
 /// device, else it is degraded, and that is the first reason: see judge/device_use.hpp.
 ///
-/// With injected faults, the first reason says so, and an undetected one makes the run incomplete. A run with
-/// an injection that changes data never passes. Others, such as a transient stall, may pass.
+/// If faults were injected, the first reason states this, and an undetected one makes the run incomplete. If
+/// an injection changes data, the run never passes. Others, such as a transient stall, may pass.
 Verdict judge(const std::vector<Record>& records);
 
 /// The verdict so far during the run: `fault`, `incomplete` (a rank is lost), `degraded`, or `running` with

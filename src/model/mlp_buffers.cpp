@@ -7,7 +7,7 @@ namespace egt::mlp {
 
 namespace {
 
-// The random sequences of the weights begin here. A step's sequence is its step number.
+// First random sequence of the weights. A step's sequence is its step number, so the two never collide.
 constexpr std::uint64_t weight_sequences = std::uint64_t{1} << 63;
 
 /// Scale of a uniform distribution with variance 2 / inputs.

@@ -59,20 +59,20 @@ class Workspace {
  public:
   static Result<Workspace> allocate(Device& device, const MlpConfig& config, const ParameterLayout& layout);
 
-  /// The first `rows` samples of the activations of layer l (0: the input), rows x neurons. `pass`: below
-  /// NetworkPart::passes.
+  /// The first `rows` samples of the activations of layer l (0: the input), rows x neurons. `pass`: which
+  /// kept activations, below NetworkPart::passes.
   MatrixView activation(std::size_t l, Precision precision, std::int64_t rows, std::size_t pass = 0) const;
   /// The whole network's input, from which the loss computes its targets. It is activation 0, or separate
   /// memory if this part has the loss but not the input.
   MatrixView network_input(Precision precision, std::int64_t rows, std::size_t pass) const;
   /// Gradient of activation l, in other memory than that of l + 1. l = 0 only in a part without the input.
   MatrixView activation_gradient(std::size_t l, Precision precision, std::int64_t rows) const;
-  /// `other`: a buffer of the same size to use instead of `gradient`; null: not used.
+  /// `other`: a buffer of the same size to use instead of `gradient`; null: uses `gradient`.
   VectorView gradient_range(std::int64_t offset, std::int64_t count, const Buffer* other = nullptr) const;
 
   Buffer gradient;   ///< flat, of gradient_type
   Buffer bias_sums;  ///< fp32, for one layer of a network part, before they are added to the gradient
-  Buffer product;    ///< one piece in a wider type, if the GEMM cannot write gradient_type
+  Buffer product;    ///< one gradient piece in a wider type, if a GEMM cannot write gradient_type
   ElementType gradient_type = ElementType::f32;
 
  private:

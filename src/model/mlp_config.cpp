@@ -25,14 +25,15 @@ std::int64_t samples_unit(const std::vector<Precision>& precisions) {
              : mlp::fp8_multiple;
 }
 
-/// SGD: let g be the output gain, and the loss half the squared error, summed over outputs and averaged over
-/// the batch. With unit-variance inputs its max curvature has one term per layer. The last hidden layer adds
-/// about its squared norm, each earlier layer g^2 times that of its inputs. Heavy-ball momentum is stable up
-/// to 2 (1 + 0.9) over that curvature; a twentieth of it is used. Two terms were fitted to the max stable
-/// rates of 700 random networks over 800 steps (2 to 64 layers, 1 to 128 neurons, batches of 1 to 256). Those
-/// rates were at least four times this one. Training raises the gain of deep networks, about once per layer.
-/// Small batches have the curvature of single samples. With Adam a step moves every weight by the rate, which
-/// is chosen to move an output by about 0.3.
+/// SGD: the loss is half the squared error, summed over outputs and averaged over the batch. With
+/// unit-variance inputs its max curvature is about n + c * s. Here n is the squared norm of the last hidden
+/// layer's activation, s the sum of the squared norms of all layers' inputs, and c the squared output gain.
+/// Heavy-ball momentum is stable up to 2 (1 + 0.9) / curvature; a twentieth of that is used. Two terms of c
+/// were fitted to the max stable rates of 700 random networks over 800 steps (2 to 64 layers, 1 to 128
+/// neurons, batches of 1 to 256). All these rates were at least four times this one. The factor `layers`:
+/// training raises the gain of deep networks, about once per layer. `of_samples` / batch: small batches have
+/// the curvature of single samples. Adam: a step moves every weight by the rate, which is chosen to move an
+/// output by about 0.3.
 double default_learning_rate(const std::vector<std::int64_t>& neurons, Optimizer optimizer,
                              std::int64_t global_batch) {
   constexpr double of_samples = 8;

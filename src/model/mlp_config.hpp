@@ -31,20 +31,20 @@ struct MlpConfig {
   double learning_rate = 0;
   float momentum = 0.9f;                         ///< for SGD; 0: no velocity is kept
   ElementType gradient_type = ElementType::f32;  ///< type of the gradient all-reduce
-  /// Share of each bucket's gradient elements that a rank sends, selected by top-k magnitude. The rest is
-  /// added to its next gradient. 0: full all-reduce. Only with fp32 gradients.
+  /// Share of each bucket's gradient elements that a rank sends, selected by top-k magnitude. The unsent ones
+  /// are added to its next gradient. 0: full all-reduce. Only with fp32 gradients.
   double top_k_share = 0;
   int extreme_iterations = 0;
   std::uint64_t seed = 0;
   bool keeps_states = false;             ///< allocates memory for `keep_state`
   bool has_second_pass = false;          ///< allocates memory for a second pass of each step
-  std::optional<NetworkPart> part = {};  ///< the network part described by `neurons`; none: a whole network
+  std::optional<NetworkPart> part = {};  ///< the network part described by `neurons`; empty: a whole network
 };
 
 /// Whether the device can train in this precision.
 Support supports_training(const Device& device, Precision precision);
 
-/// The number that a rank's samples and all layers' neurons must be a multiple of in these precisions.
+/// Samples per rank and neurons of every layer must be a multiple of this in these precisions.
 std::int64_t samples_unit(const std::vector<Precision>& precisions);
 
 /// A learning rate at which this network does not diverge, given its initialization and loss (see

@@ -141,7 +141,7 @@ Status Pass::add_bias_gradient(const Call& call, const LinearLayer& layer) {
   return device_.add(call.gradient_range(layer.bias, layer.outputs), bias_gradient(call, layer), stream_);
 }
 
-/// Overwrites the outputs, or the gradient received from the next part.
+/// Overwrites the outputs by their gradient. A part without the loss masks the gradient from the next part.
 Status Pass::output_gradient(const Call& call, MatrixView& gradient) {
   const std::size_t layers = layout_.layers().size();
   const LinearLayer& last = layout_.layers().back();
@@ -245,7 +245,7 @@ Status Pass::weight_gradient(const Call& call, const GradientPiece& piece, Matri
   return call.companion.made(tensor, whole.words());
 }
 
-/// A tensor of 2-byte elements may end within a word. The rest of that word is zeroed.
+/// A tensor of 2-byte elements may end within a word. Zeroes the rest of that word, since digests read words.
 Status Pass::made(const Call& call, const PassTensor& tensor, const MatrixView& made) {
   constexpr std::size_t word = sizeof(std::uint32_t);
   const std::size_t bytes = static_cast<std::size_t>(made.count()) * size_of(made.type);

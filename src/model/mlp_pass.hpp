@@ -23,9 +23,9 @@ struct PassPlan {
   float* loss = nullptr;          ///< device memory: the sum of squared errors
   /// Output buffer of the weight gradients; null: the workspace's own.
   const Buffer* gradient = nullptr;
-  StepPass of = StepPass::any;  ///< the TensorFault of this pass applies
-  /// Fuses bias and ReLU into the GEMM if possible. The GEMM's result is then no separate tensor, and faults
-  /// injected into it strike the activation. Has no effect with extreme compute.
+  StepPass of = StepPass::any;  ///< which pass of the step this is; TensorFaults of that pass apply
+  /// Fuses bias and ReLU into the GEMM if possible. The GEMM's result is then no separate tensor, so faults
+  /// injected into it affect the activation instead. Has no effect with extreme compute.
   bool fuses_activation = false;
   // Only for a part of a network
   std::size_t pass = 0;  ///< index of the activation memory, below NetworkPart::passes
@@ -54,9 +54,9 @@ class PassObserver {
 };
 
 /// Enqueues passes on one stream. In a network part without the input, the caller provides activation 0
-/// before `forward`. The unmasked gradient of the part's inputs is in activation_gradient(0) after
-/// `backward`. In a part without the loss, the last activation is available after `forward`. The caller then
-/// provides its unmasked gradient in the last activation_gradient before `backward`.
+/// before `forward`. After `backward`, activation_gradient(0) is the gradient of the part's inputs before the
+/// ReLU mask. In a part without the loss, the last activation is available after `forward`. The caller then
+/// provides its gradient, also before the ReLU mask, in the last activation_gradient before `backward`.
 class Pass {
  public:
   Pass(Device& device, const MlpConfig& config, const ParameterLayout& layout, const Workspace& workspace,
@@ -84,12 +84,12 @@ class Pass {
   struct Call;  // the arguments of one pass while it is enqueued
   Status draw_input(const Call& call, MatrixView x);
   ExtremeTerm extreme_term(const Call& call, int layer) const;
-  /// Bias for fusing a hidden layer's GEMM and activation into one operation. No data: they stay separate.
+  /// Bias for fusing a hidden layer's GEMM and activation into one operation. Empty: they are not fused.
   VectorView fused_bias(const Call& call, const LinearLayer& layer) const;
   Status output_gradient(const Call& call, MatrixView& gradient);
-  /// Masks the gradient of a layer's activation and computes the gradient of its biases.
+  /// Applies the ReLU mask to the gradient of a layer's activation, and computes the gradient of its biases.
   Status mask(const Call& call, std::size_t layer, MatrixView gradient);
-  /// Output of a layer's bias gradient, and its accumulation into the existing gradient.
+  /// Where a layer's bias gradient is written, and its accumulation into the existing gradient.
   VectorView bias_gradient(const Call& call, const LinearLayer& layer) const;
   Status add_bias_gradient(const Call& call, const LinearLayer& layer);
   bool has_input() const { return !config_.part || config_.part->has_input(); }

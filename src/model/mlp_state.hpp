@@ -24,7 +24,7 @@ class TrainedState {
   TrainedState(Device& device, const MlpConfig& config, const ParameterLayout& layout)
       : device_(device), config_(config), layout_(layout) {}
 
-  /// `keeps_states`: with memory for `keep`.
+  /// `keeps_states`: also allocates the memory for `keep`.
   Status allocate(bool keeps_states);
   /// Sets the initial state: random weights, zero moments.
   Status initialize(Stream& stream);
@@ -47,8 +47,8 @@ class TrainedState {
   Status assign(const TrainedState& other, Stream& stream);
 
   ParameterSet parameters;
-  /// fp32, flat: the part of this rank's gradients not sent yet, only with MlpConfig::top_k_share. It is kept
-  /// and restored with the rest, but it is no StateTensor because it differs between ranks.
+  /// fp32, flat: the elements of this rank's gradients not sent yet, only with MlpConfig::top_k_share. Kept
+  /// and restored with the state, but it is no StateTensor because it differs between ranks.
   Buffer residual;
 
  private:

@@ -43,7 +43,7 @@ constexpr std::int64_t usual_bucket_elements = 64 << 20;
 /// before low ones. Each bucket is a contiguous range. A bucket of several layers ends with its lowest.
 class ParameterLayout {
  public:
-  /// `neurons`: input first, at least two entries, each at least 1. A bucket closes at half of
+  /// `neurons`: input first, at least two entries, each at least 1. A bucket closes once it has half of
   /// `bucket_elements`. A larger layer is split by rows, so that its all-reduce begins before its last GEMM.
   explicit ParameterLayout(const std::vector<std::int64_t>& neurons,
                            std::int64_t bucket_elements = usual_bucket_elements);

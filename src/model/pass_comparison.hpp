@@ -36,7 +36,7 @@ class TensorDigests : public PassObserver {
   TensorDigests(Device& device, std::vector<PassTensor> tensors, OperationObserver* observer = nullptr)
       : device_(device), tensors_(std::move(tensors)), observer_(observer) {}
 
-  /// Digests of later tensors are written to `digests`, in the order of the tensors; null: they are not made.
+  /// Writes digests of later tensors to `digests`, in the order of the tensors; null: no digests.
   void digest_to(Digest* digests, Stream& compute) {
     digests_ = digests;
     compute_ = &compute;
@@ -76,7 +76,7 @@ class PassComparison : public TensorDigests {
 
   /// Names of the digests of a pass.
   std::vector<std::string> tensors() const;
-  /// The layer of such a tensor; -1: it belongs to several.
+  /// The layer of digest `question` of `tensors()`; -1: it covers several layers.
   int layer_of(std::size_t question) const {
     return question < tensors_.size() ? tensors_[question].layer : -1;
   }
@@ -85,8 +85,8 @@ class PassComparison : public TensorDigests {
   /// Describes element `index` of the mismatches that `rank` reports in a bucket's all-reduce: "element 7 of
   /// layer 2's gradient".
   std::string place_in_sum(std::size_t bucket, int rank, std::uint64_t index) const;
-  /// Waits until the digests of all ranks have arrived and returns them by rank. Requires a step with second
-  /// passes, and is valid until `depth` + 1 more steps are enqueued.
+  /// Waits until the digests of all ranks have arrived and returns them by rank. The step must have had a
+  /// second pass, and at most `depth` later steps may have been enqueued.
   Result<PassDigests> collect(std::int64_t step, double timeout_seconds) const;
 
   /// `slots`: number of steps whose digests are kept.

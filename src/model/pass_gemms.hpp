@@ -37,8 +37,8 @@ class PassGemms {
   /// input_gradient (samples x inputs) = gradient W.
   Gemm input_gradient(std::size_t layer, Precision precision, const ParameterSet& parameters,
                       MatrixView gradient, MatrixView input_gradient) const;
-  /// d (the piece's rows x inputs) = gradient^T input, for these rows. Call after take_gradient of this layer
-  /// and before take_gradient of the layer two below.
+  /// d (rows of the piece x inputs) = gradient^T input, for the piece's rows of W. Call after take_gradient
+  /// of this layer and before take_gradient of the layer two below.
   Gemm weight_gradient(const GradientPiece& piece, Precision precision, MatrixView gradient, MatrixView input,
                        MatrixView d) const;
 

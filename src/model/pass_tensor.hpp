@@ -17,9 +17,9 @@ enum class TensorKind {
   input_product,    ///< gradient of the layer's inputs, before masking
   weight_gradient,  ///< gradient of the layer's weights and bias on this rank, before the all-reduce
   input_gradient,   ///< gradient of the layer's inputs
-  // For a bucket with this lowest layer, with MlpConfig::top_k_share; in replays, of twice the gradient
+  // One per bucket, `layer` is its lowest, only with MlpConfig::top_k_share. Replays use twice the gradient
   sent_gradient,  ///< top-k elements by magnitude and their indices
-  kept_gradient,  ///< those elements merged with the rest
+  kept_gradient,  ///< those elements merged with the unsent ones
   // For a bucket that contains a part of the layer; for injections
   sent_terms,    ///< this rank's input of the gradient all-reduce
   received_sum,  ///< this rank's result of the gradient all-reduce

@@ -36,7 +36,7 @@ class PendingUpdates {
              StepTimeline& timeline);
   /// Makes `compute` wait for the all-reduces of the layer's pending buckets and of all earlier buckets.
   Status await_sums(std::size_t layer, Stream& compute);
-  /// Enqueues the pending updates of layers `first` to `last`. Their all-reduces were waited for.
+  /// Enqueues the pending updates of layers `first` to `last`, after `await_sums` for their all-reduces.
   Status update(std::size_t first, std::size_t last, Precision precision, Stream& compute,
                 OperationObserver& observer);
   /// Enqueues all pending updates, each after its all-reduce.
@@ -45,7 +45,7 @@ class PendingUpdates {
   void drop() { pending_.assign(pending_.size(), false); }
 
  private:
-  /// A bucket with parts of several layers is applied before its lowest layer.
+  /// The layer before which the bucket's update must be enqueued: the lowest one in the bucket.
   std::size_t layer_of(std::size_t bucket) const {
     return static_cast<std::size_t>(layout_.buckets()[bucket].pieces.back().layer);
   }

@@ -16,7 +16,7 @@ std::string encode(const Status& status) {
   return status.ok() ? std::string() : fmt::format("{} {}", static_cast<int>(status.code()), status.what());
 }
 
-/// Never ok, since only an empty text is.
+/// Decodes a failure. The result is never ok, since ok is sent as an empty text.
 Status decode(const std::string& text) {
   const std::size_t space = text.find(' ');
   const int code = std::atoi(text.substr(0, space).c_str());
@@ -65,7 +65,8 @@ Status agree_on_text(Control& control, const std::string& text, const std::strin
                             fmt::format("{} differ from those of rank 0: give all ranks the same", what)));
 }
 
-/// A rank leaves a barrier after the last one enters it, within the longest time that any rank spends in it.
+/// All ranks leave a barrier after the last one entered it. So their leave times differ by at most the
+/// longest time that any rank spent in it.
 Result<AgreedMoment> agree_on_moment(Control& control) {
   constexpr std::size_t rounds = 32;
   std::vector<Clock::time_point> left;

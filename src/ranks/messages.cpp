@@ -38,7 +38,7 @@ Result<std::vector<OwnMessage>> own_messages(std::span<const Message> sends,
 
 Status all_to_all(Communicator& communicator, const void* send, void* recv, std::size_t bytes_per_rank,
                   Stream& stream) {
-  // The memory of a sent message is only read.
+  // Sent memory is only read; Message has one pointer type for both directions.
   auto* from = const_cast<std::byte*>(static_cast<const std::byte*>(send));
   auto* to = static_cast<std::byte*>(recv);
   std::vector<Message> sends, receives;

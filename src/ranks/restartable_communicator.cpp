@@ -9,7 +9,7 @@ void RestartableCommunicator::replace(std::unique_ptr<Communicator> communicator
     const std::lock_guard lock(exchange_);
     std::swap(communicator_, communicator);
   }
-  // The old communicator is destroyed here, which may wait for its library.
+  // Destroys the old communicator after the lock is released, since its library may wait.
 }
 
 void RestartableCommunicator::interrupt() {

@@ -15,7 +15,7 @@ namespace egt {
 /// reports how many. All other records are kept. Callable from any thread.
 class QueuedSink : public Sink {
  public:
-  static constexpr std::size_t capacity = 1024;  ///< records, above which droppable ones are dropped
+  static constexpr std::size_t capacity = 1024;  ///< max records; a full queue drops droppable ones
 
   /// `name`: name of the sink for messages ("the log file"). Only the new thread uses the sink.
   static Result<std::unique_ptr<QueuedSink>> open(std::string name, std::shared_ptr<Sink> sink);
@@ -26,7 +26,7 @@ class QueuedSink : public Sink {
 
   /// Enqueues the record. Returns the last failure of the sink, if any.
   Status write(const Record& record) override;
-  /// Returns the last failure too; the sink's thread does the flush.
+  /// Returns the last failure of the sink, if any. The sink's thread flushes on its own.
   Status flush() override;
   /// Runs `task` on the sink's thread, after everything enqueued so far.
   void post(std::function<void()> task);

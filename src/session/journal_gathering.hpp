@@ -12,8 +12,8 @@
 /// the originals stay. Main thread only.
 namespace egt {
 
-/// Returns each rank's run directory as "HOST:PATH", with rank 0's text if both share it. Rank 0 creates a
-/// temporary marker file to detect this, since paths and hostnames are not unique. Collective.
+/// Returns each rank's run directory as "HOST:PATH", equal to rank 0's text if both share it. Rank 0 creates
+/// a temporary marker file to detect this, since paths and hostnames are not unique. Collective.
 Result<std::vector<std::string>> find_run_directories(Control& control, const std::string& directory);
 
 /// Returns one line per directory for journals outside `rank`'s directory: "the journals of ranks 2, 3 are in

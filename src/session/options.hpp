@@ -15,21 +15,21 @@ struct CorrectedLimit {
 
 /// Limits above which the limiter warns, reduces load or reports a finding. Shares are fractions of 1.
 struct GuardOptions {
-  double temperature_limit_c = 85;  ///< in degrees Celsius; above it: a warning, then less load
-  double memory_limit = 0.95;       ///< share of device or host memory in use; above it: less fill
+  double temperature_limit_c = 85;  ///< in degrees Celsius; above it, the limiter warns and reduces load
+  double memory_limit = 0.95;       ///< share of memory in use, on device or host; above it, less is filled
   double throttle_limit = 0.05;     ///< max share of the run with throttled clocks (heat, brake, hardware)
-  std::optional<CorrectedLimit> corrected_limit;  ///< none: any number, unless the peers have far fewer
+  std::optional<CorrectedLimit> corrected_limit;  ///< unset: any number, unless peers have far fewer
 };
 
 /// Square wave of the load on all devices, between idle and full load.
 struct PulseShape {
   double hertz = 1;
   double duty = 0.5;  ///< share of each period at full load
-  /// Seconds of steady load before the first edge. A first launch loads GPU code, which waits for held work.
+  /// Seconds of steady load before the first edge: loading GPU code at a first launch waits for held work.
   double warm_up_seconds = 3;
 };
 
-/// Timeout for peers, and the max number of restarts after it.
+/// Timeout of waits for peers, and the max number of restarts after such timeouts.
 struct WatchOptions {
   double collective_timeout_seconds = 30;
   int max_restarts = 1;

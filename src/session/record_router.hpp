@@ -42,8 +42,8 @@ class RecordRouter {
   /// Returns the queued records, which the caller writes to the journal. The next pump still delivers them.
   /// Any thread but the main thread.
   std::vector<Record> take_for_journal();
-  /// Reports that these records could not be written. The next pump handles it like any journal failure. Any
-  /// thread.
+  /// Reports that the taken records could not be written. The next pump handles it like any journal failure.
+  /// Any thread.
   void fail_journal(const Status& why);
   /// On rank 0: all ranks' start, fault, injection and end records, and the last progress record of each rank
   /// without an end record. Any thread.
@@ -58,7 +58,7 @@ class RecordRouter {
   void deliver(const Record& record);  // on rank 0
   struct Listener {
     Sink* sink;
-    bool reported = false;  // its failure was reported
+    bool reported = false;  // the sink's failure was reported
   };
   void note(Listener& listener, const Status& status);
   void report_failure(const Status& status);
@@ -75,7 +75,7 @@ class RecordRouter {
     std::string text;
     bool may_be_dropped;
   };
-  std::deque<Unsent> unsent_;  ///< on ranks other than 0, oldest first
+  std::deque<Unsent> unsent_;  ///< records to send, on ranks other than 0, oldest first
   mutable std::mutex mutex_;   ///< protects draining the queue and the members below
   std::vector<Record> taken_;  ///< drained by another thread for the journal, not delivered yet
   Status taken_failure_;       ///< write error of that thread

@@ -19,7 +19,7 @@ Status refused(const std::string& directory, const std::string& why) {
   return {StatusCode::invalid_argument, fmt::format("--resume {}: {}", directory, why)};
 }
 
-/// Returns whether all ranks of the part ended, and none by a stop signal.
+/// Returns whether all ranks of this part of the run ended, and none by a stop signal.
 bool ended_by_itself(const ByRank& part, int size) {
   int ended = 0;
   for (const auto& [number, rank] : part) {
@@ -29,7 +29,8 @@ bool ended_by_itself(const ByRank& part, int size) {
   return ended == size;
 }
 
-/// Min value over the ranks of the part. Ranks report progress about once a second, so their values differ.
+/// Min value over the ranks of this part of the run. Ranks report progress about once a second, so their
+/// values differ.
 template <typename T>
 T least(const ByRank& part, const char* figure) {
   std::optional<T> least;

@@ -8,8 +8,8 @@
 #include "egt/core/record.hpp"
 #include "egt/core/status.hpp"
 
-/// Resumes an interrupted run: `burn --resume DIR`. Completed work is read from the journals. Weights are not
-/// stored on disk, so training restarts from the seed.
+/// Resumes an interrupted run (`burn --resume DIR`) for the steps and seconds that its journals lack. Weights
+/// are not saved, so training starts again with the initial weights of the run's seed.
 namespace egt {
 
 /// State of the interrupted run that every rank needs.
@@ -35,16 +35,16 @@ ResumePoint resume_point_from(const Json& json);
 /// `records`: the evidence of all ranks that left any. invalid_argument if no start record exists.
 Result<ResumePoint> resume_point_of(const std::string& directory, const std::vector<Record>& records);
 
-/// Checks that a run of `ranks` ranks can resume from there. Otherwise returns a one-line invalid_argument.
+/// Checks that a run of `ranks` ranks can resume at `point`. Otherwise returns a one-line invalid_argument.
 Status check_resume(const std::string& directory, const ResumePoint& point, int ranks,
                     const std::string& program_version);
 /// invalid_argument if this rank ran on another node before. A verdict is valid only for the nodes it lists.
 Status check_same_node(const std::string& directory, const ResumePoint& point, int rank,
                        const std::string& node);
-/// invalid_argument if an option in effect was absent or different before.
+/// invalid_argument if an option in effect now was absent or different in the interrupted run.
 Status check_same_options(const std::string& directory, const Json& before, const Json& now);
 
-/// Rest of a plan, never zero, since the run must end in order.
+/// Remaining seconds or steps of the plan. Never zero, since the last part must start and end regularly.
 std::optional<double> seconds_left(std::optional<double> planned, const ResumePoint& point);
 std::optional<std::int64_t> steps_left(std::optional<std::int64_t> planned, const ResumePoint& point);
 

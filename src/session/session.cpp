@@ -53,7 +53,7 @@ Status Session::run(const SessionPlan& plan) {
   }
   if (failure.ok()) recovery_.end_steps();
   failure = report_device_error(failure);
-  // A failed rank leaves its peers behind, so no work that needs them may start.
+  // After a failure peers may not participate any more, so no work that needs them may start.
   const Shutdown ending(!failure.ok() || decision_ == StopVote::interrupted);
   if (ending.hurry) stop_background();
   const bool is_hurried = decision_ == StopVote::interrupted || recovery_.lost_peers();
@@ -86,7 +86,8 @@ Status Session::run_steps(const SessionPlan& plan) {
     const auto number = recovery_.meet(status, [this] { return drain(); });
     if (!number) break;
     status = resume(*number);
-    // Any other failure than a peer's would repeat: the watchdog's order holds until the rank has resumed.
+    // Timeouts and aborts come from peers, so meet again. Other failures would repeat without end, since the
+    // watchdog's order stays valid until the rank has resumed.
     if (!status.ok() && status.code() != StatusCode::timeout && status.code() != StatusCode::aborted) break;
     if (status.ok()) status = make_steps(plan);
   }
@@ -107,7 +108,7 @@ Status Session::make_steps(const SessionPlan& plan) {
     EGT_TRY(route_.pump());
     rest(seconds_since(begun));
     // Every rank learns the votes of a step when it retires that step. The distance to the newest enqueued
-    // step is the same on all ranks.
+    // step is the same on all ranks, so all of them stop after the same step.
     last = decision_ != StopVote::none || (plan.steps && next_step_ + 1 >= *plan.steps);
   }
   reached_end_ = own_vote(plan, next_step_) != StopVote::none || (plan.steps && next_step_ >= *plan.steps);
@@ -161,7 +162,7 @@ Status Session::retire(std::int64_t step) {
   StepOutcome outcome;
   for (auto& workload : workloads_) {
     EGT_TRY(workload->retire(step, outcome));
-    line_.go_on("step");  // the wait of that part is over
+    line_.go_on("step");  // the workload's wait has ended
   }
   decision_ = std::max(decision_, outcome.decision);
   ++retired_;
@@ -221,7 +222,7 @@ Json Session::end_body(const SessionPlan& plan, const Status& failure) const {
                   : decision_ != StopVote::finished        ? "steps"
                   : done                                   ? "done"
                                                            : "duration";
-  // Some rank must have voted for the end. A vote that changed in transit would cut the run short.
+  // If no rank voted for the end, a vote was corrupted in transit, and the run has ended too early.
   if (failure.ok() && decision_ == StopVote::finished && !reached_end_) end["before_planned_end"] = true;
   end["signal"] =
       interrupted && StopSignal::received() ? Json(signal_name(StopSignal::received())) : Json(nullptr);

@@ -22,8 +22,8 @@ struct SessionPlan {
   /// Called before each step with its index. True on any rank means that all work is done.
   std::function<bool(std::int64_t)> is_done;
   bool fail_fast = false;       ///< a fault on any rank also ends the run
-  bool is_interrupted = false;  ///< known on all ranks: nothing starts, and the run ends as stopped
-  /// Called before each step is enqueued, with its index. Injected stalls strike there.
+  bool is_interrupted = false;  ///< same on all ranks: start no workload, end as stopped
+  /// Called before each step is enqueued, with its index. Injected stalls take place there.
   std::function<void(std::int64_t)> before_step;
 };
 
@@ -31,19 +31,19 @@ struct SessionPlan {
 class Recovery {
  public:
   virtual ~Recovery() = default;
-  /// `failure` ended the steps. Returns the number of the restart once all ranks have met and have a new
-  /// communicator. Returns nothing if there is no restart and the run ends. `drain` is called after the
-  /// communicator was aborted. A rank whose device does not become idle does not join the restart.
+  /// Called after `failure` ended the steps. Returns the number of the restart once all ranks have met and
+  /// have a new communicator. Returns std::nullopt if there is no restart and the run ends. `drain` is called
+  /// after the communicator was aborted. A rank whose device does not become idle does not join the restart.
   virtual std::optional<int> meet(const Status& failure, const std::function<Status()>& drain) = 0;
-  /// This rank continues at `next_step`, after `given_up_step` was not reached.
+  /// Reports that this rank continues at `next_step`. `given_up_step`: the first step that was not completed.
   virtual void resumed(int number, std::int64_t given_up_step, std::int64_t next_step) = 0;
-  /// This rank has completed all its steps and joins no further restart.
+  /// Reports that this rank has completed all its steps and joins no further restart.
   virtual void end_steps() = 0;
   /// Returns whether the run ends because of other ranks.
   virtual bool lost_peers() const = 0;
 };
 
-/// The run loop. It runs the same steps on every rank, calls the workloads in the table's order and routes
+/// The run loop. It runs the same steps on every rank, calls the workloads in their given order and routes
 /// records to their sinks. All ranks stop after the same step. Main thread only.
 class Session {
  public:

@@ -20,9 +20,10 @@ struct Digest {
   friend bool operator==(const Digest&, const Digest&) = default;
 };
 
-/// Adds the two terms of word `index` to a digest. A term is the word, mixed with its position by bijections,
-/// times an odd number of its position, 32 x 32 to 64 bits. Any change of a single word is thus detected;
-/// several changes cancel with a probability of about 2^-64 per sum. About 20 32-bit operations.
+/// Adds the two terms of word `index` to the sums a and b of a digest. A term mixes the word with its
+/// position by bijections and multiplies it by an odd number derived from the position, 32 x 32 to 64 bits.
+/// Any change of a single word is thus detected. Changes of several words cancel with a probability of about
+/// 2^-64 per sum. About 20 32-bit operations.
 EGT_HD void add_to_digest(std::uint64_t& a, std::uint64_t& b, std::uint64_t index, std::uint32_t word) {
   const std::uint32_t low = static_cast<std::uint32_t>(index), high = static_cast<std::uint32_t>(index >> 32);
   std::uint32_t place = (low ^ high * 0x85EBCA6Bu) * 0x7FEB352Du + 0x68E31DA4u;
@@ -37,25 +38,25 @@ EGT_HD void add_to_digest(std::uint64_t& a, std::uint64_t& b, std::uint64_t inde
   b += std::uint64_t{y} * (place2 | 1u);
 }
 
-/// Number of a message, in the place of a digest: a solid pattern with this parameter.
+/// A marker that takes the place of a digest: the words of a solid pattern with `number` as its parameter.
 constexpr Digest stamp(std::uint32_t number) {
   const std::uint64_t twice = std::uint64_t{number} << 32 | number;
   return {twice, twice};
 }
 
-/// The word of a digest of a single word at index 0; nothing if `digest` covers no word or several.
+/// Recovers the word from the digest of a single word at index 0; std::nullopt for any other digest.
 std::optional<std::uint32_t> only_word(const Digest& digest);
 
 /// Digest of the bytes, zero-padded to a whole word.
 Digest digest_of(std::string_view text);
 
-/// The text with its digest, for `unsealed`, which returns aborted if any bit changed since.
+/// Prepends the text's digest. `unsealed` checks and removes it; aborted: some bit has changed.
 std::string sealed(std::string_view text);
 Result<std::string> unsealed(std::string sealed);
 
 /// As 32 hexadecimal digits.
 std::string to_string(const Digest& digest);
-/// Reverse of to_string; nothing if `text` is not 32 hexadecimal digits.
+/// Reverse of to_string; std::nullopt if `text` is not 32 hexadecimal digits.
 std::optional<Digest> parse_digest(std::string_view text);
 
 }  // namespace egt

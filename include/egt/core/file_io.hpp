@@ -37,18 +37,18 @@ Status file_error(const std::string& path, const std::string& what, int error,
 /// Writes all of `text` in one or more calls. Returns 0 or the errno of the failed call. Does not allocate.
 int write_all(int file, std::string_view text);
 
-/// Reads a regular file of at most `max_bytes`. Opens nothing else, since a pipe may block. An error has no
-/// path and begins with a verb, such as "is no regular file": io_error with its errno as native code, or
-/// invalid_argument.
+/// Reads a regular file of at most `max_bytes`. Other files are not even opened, since a pipe may block. The
+/// error text omits the path and begins with a verb: "is no regular file". Errors: io_error with its errno as
+/// native code, or invalid_argument.
 Result<std::string> read_regular_file(const std::string& path, std::size_t max_bytes);
 
-/// When a written file is safe. `disk`: at once, also from a system crash. `system`: from a crash of the
-/// process only, but faster.
+/// The crash that a written file survives. `disk`: a system crash, by fsync. `system`: only a crash of the
+/// process, but the write is faster.
 enum class Durability { disk, system };
 
-/// Readers see either the old file or the complete new one. On an error (no_space, io_error) no temporary
-/// file remains. A link stays and its target is replaced. A device, pipe or descriptor (/dev/stdout) is
-/// written in place.
+/// Replaces a file: readers see either the old file or the complete new one. After an error (no_space,
+/// io_error) no temporary file remains. A symbolic link stays and its target is replaced. A device, pipe or
+/// descriptor (/dev/stdout) is written in place.
 Status write_atomically(const std::string& path, const std::string& text,
                         Durability durability = Durability::disk);
 

@@ -17,7 +17,7 @@ struct Flip {
   std::uint32_t mask = 1;
 
   EGT_HD std::uint32_t operator()(std::uint32_t word) const { return (word & keep) ^ mask; }
-  /// True if this word is hit, provided that the words do not wrap.
+  /// True if this word is hit. Valid only if no position exceeds the number of words, and so wraps around.
   EGT_HD bool hits(std::uint64_t index) const {
     return index >= first && (index - first) % stride == 0 && (index - first) / stride < count;
   }

@@ -21,9 +21,9 @@ enum class InjectionKind {
   gemm,             ///< output of a GEMM, before its activation
   extreme,          ///< result of a transcendental chain
   all_reduce,       ///< this rank's result of a gradient all-reduce; with bit 30, its input
-  collective,       ///< data that this rank receives from a collective (layer: which one) or sends into it
+  collective,       ///< data that the rank receives from or sends into a collective (`layer`: which one)
   optimizer,        ///< a moment of the optimizer in memory
-  memory,           ///< a word of the filled memory, between passes
+  memory,           ///< a word of the filled memory, between passes of the memory test
   host_copy,        ///< data that a copy to the host returned to the device
   file_bit,         ///< a bit of a file's data
   file_stale,       ///< a block that still holds its previous content
@@ -43,7 +43,7 @@ enum class InjectionKind {
   device_error,     ///< a device call returns a hardware error, and so does every later call
 };
 
-/// Keys that only some kinds accept, in the order of the help.
+/// Keys that only some kinds accept, in the order of the help text.
 enum InjectionKey : unsigned {
   key_bit = 1,
   key_count = 2,
@@ -82,20 +82,20 @@ enum InjectionPlace : unsigned {
 enum class Detector { replica, replay, extreme, collective, memory, host_copy, file };
 
 struct DetectorRow {
-  const char* part;         ///< of the run, as in `Fault::part`
-  bool looks_every_period;  ///< in every rank's training loop; false: at its own pace
+  const char* part;         ///< its part of the run, as in `Fault::part`
+  bool looks_every_period;  ///< checks once per period in every rank's training loop; false: at its own times
 };
 /// In the order of the enumeration.
 inline constexpr DetectorRow detector_rows[] = {
     {"train", true},   {"train", true},        {"train", true}, {"collective", true},
     {"memory", false}, {"host-copies", false}, {"io", false}};
 
-/// Evidence that an injection was detected.
+/// Evidence that an injection was detected. "Its rank" is the rank of the injection.
 enum class FoundBy {
   fault,         ///< one of the row's `faults` on its rank
   stall,         ///< a loss or a restart of its rank
   death,         ///< as stall, or the missing end record of its rank
-  slowness,      ///< a finding "outlier" of its rank, or "link" of its pair
+  slowness,      ///< a finding "outlier" of its rank, or "link" of its pair of ranks
   heat,          ///< a finding "temperature" of its rank, or its limiter lowered the load
   memory_guard,  ///< its rank's limiter reduced the memory fill
   file_part,     ///< its rank's file workload failed
@@ -115,17 +115,17 @@ struct InjectionRow {
   unsigned keys = 0;                      ///< InjectionKey
   unsigned needs = 0;                     ///< InjectionNeed
   unsigned places = 0;                    ///< InjectionPlace
-  std::optional<Detector> detector = {};  ///< proven by selftest; none: data stay unchanged
-  FaultKinds faults = {};                 ///< count as detection
+  std::optional<Detector> detector = {};  ///< selftest tests it; std::nullopt: changes no data
+  FaultKinds faults = {};                 ///< fault records that prove the detection
   FoundBy found_by = FoundBy::fault;
 
   constexpr bool changes_data() const { return detector.has_value(); }
   constexpr bool accepts(InjectionKey key) const { return (keys & key) != 0; }
 };
 
-/// In the order of the enumeration. A flip may drive the loss to infinity before the digests are compared.
-/// After a flip in a state, the next pass differs from its second pass, and rounding may equalize the states
-/// before a check.
+/// In the order of the enumeration. Some kinds are detected by one of several `faults`. A flip may drive the
+/// loss to infinity before the digests are compared. A flip in a training state makes the next pass differ
+/// from its second pass, and rounding may make the states equal again before a check.
 inline constexpr auto injection_rows = [] {
   using enum InjectionKind;
   using enum FoundBy;
@@ -182,14 +182,14 @@ constexpr Detector detector_of(InjectionKind kind) {
 constexpr bool looks_every_period(Detector detector) {
   return row_of(detector).looks_every_period;
 }
-/// Null: no kind has that name.
+/// The row of the kind with this name; null: no such kind.
 const InjectionRow* find_injection_row(std::string_view name);
 /// "hang, kill or stop": kinds that change data sorted by name, then the remaining ones in table order.
 std::string kinds_with_place(InjectionPlace place);
 
 struct InjectionNeedRow {
   InjectionNeed need;
-  const char* refusal;   ///< of a requested injection: reason and remedy
+  const char* refusal;   ///< error text for a requested injection: reason and remedy
   const char* left_out;  ///< reason why selftest skips it
 };
 /// The first need of the kind that is in `missing` (InjectionNeed); null: all needs are met.
@@ -204,7 +204,7 @@ struct Injection {
   InjectionKind kind = InjectionKind::weight;
   int rank = 0;
   std::int64_t step = 0;              ///< injected at the first opportunity at or after this step
-  std::optional<std::uint32_t> mask;  ///< bits of a word to flip, of 32 (bit=3 or bit=3+7); none: chosen
+  std::optional<std::uint32_t> mask;  ///< bits to flip in a word (bit=3 or bit=3+7); nullopt: chosen
   std::uint64_t count = 1;   ///< words that are hit, up to 2^24; for slow, temperature and diskfull: the
                              ///< amount; for device-error: which call from the step on fails
   std::uint64_t stride = 1;  ///< distance of the words, up to 2^32
@@ -212,7 +212,7 @@ struct Injection {
                              ///< stream hangs; none: the main thread
   std::optional<int> peer;   ///< links: only traffic between `rank` and this rank; none: any. Collective of a
                              ///< burn: data that `rank` copies from this neighbour
-  std::optional<double> ms;  ///< for kinds that last; none: unlimited
+  std::optional<double> ms;  ///< duration, for kinds that last; std::nullopt: unlimited
   std::optional<Lasting> lasting =
       {};  ///< for gradient, activation, gemm, extreme and all-reduce; none: as the coverage detects it
 };
@@ -224,15 +224,16 @@ Result<Injection> parse_injection(std::string_view text);
 std::string to_text(const Injection& injection);
 const char* to_string(InjectionKind kind);
 const char* to_string(Lasting lasting);
-/// {"kind","rank","step","bits","count","stride","layer","peer","ms","lasting"}: the request; null: chosen by
-/// the program.
+/// The request as {"kind","rank","step","bits","count","stride","layer","peer","ms","lasting"}; null: chosen
+/// by the program.
 Json to_json(const Injection& injection);
 
 /// Selects the words that `injection` hits among `words` (above 0), each once. The count is reduced if count
-/// and stride wrap and would hit a word again, which would undo the flip. Open choices follow from `seed`. A
-/// chosen bit is 0 to 27, since a flip of a float's upper exponent bits would be too easy to detect.
+/// and stride wrap and would hit a word again, which would undo the flip. Values that the request leaves open
+/// are derived from `seed`. A chosen bit is 0 to 27, since a flip of a float's upper exponent bits would be
+/// too easy to detect.
 Flip choose_flip(const Injection& injection, std::uint64_t words, std::uint64_t seed);
-/// The layer, from 0, that it hits among `layers` (above 0).
+/// Index (from 0) of the layer that `injection` hits, of `layers` layers (above 0).
 int choose_layer(const Injection& injection, int layers, std::uint64_t seed);
 
 }  // namespace egt

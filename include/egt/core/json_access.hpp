@@ -19,7 +19,7 @@ inline const Json& member(const Json& json, const std::string& key) {
   return found == json.end() ? none : *found;
 }
 
-/// The value of `key` as T, or nothing if it is missing or of another type.
+/// The value of `key` as T, or std::nullopt if it is missing or of another type.
 template <typename T>
 std::optional<T> value_at(const Json& json, const std::string& key) {
   const Json& value = member(json, key);
@@ -44,7 +44,7 @@ inline std::string one_line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// null if there is no value; non-finite values become null when written.
+/// The value, or null if there is none. Non-finite values become null when written.
 template <typename T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();

@@ -9,16 +9,16 @@
 
 namespace egt {
 
-/// Work that gets most of the device: training's transcendental chains, next to the memory test, or
-/// memory-resident GEMMs, which leave the chains only a part of the device. Every unit thus reaches its
-/// limit, and is verified there, for part of the time.
+/// Work that gets most of the device. `extreme`: training's transcendental chains, concurrently with the
+/// memory test. `products`: memory-resident GEMMs, which leave the chains only a part of the device. Each
+/// unit of the device thus reaches its limit, and is verified at it, for part of the time.
 enum class LoadLead { extreme, products };
 
-/// GEMMs lead the first `epochs_of_products` of each `epochs_a_round` epochs, so that a short run has them
-/// too. That is more than half of the time on an H200, since these steps last four times as long. Seven
-/// epochs, so that GEMMs coincide with each precision of any cycle.
+/// In each round of `epochs_a_round` epochs, GEMMs lead the first `epochs_of_products`, so that a short run
+/// has them too. Their steps last four times as long, so this is more than half of the time on an H200. A
+/// round has seven epochs, so that GEMMs coincide with each precision of any cycle.
 constexpr std::int64_t epochs_a_round = 7, epochs_of_products = 2;
-/// The same on all ranks. `epoch_steps`: above 0.
+/// The work that leads in a step, the same on all ranks. `epoch_steps`: above 0.
 constexpr LoadLead lead_of(std::int64_t step, std::int64_t epoch_steps) {
   return step / epoch_steps % epochs_a_round < epochs_of_products ? LoadLead::products : LoadLead::extreme;
 }
@@ -28,7 +28,7 @@ class LoadControl {
  public:
   LoadLead lead() const { return lead_; }
   void set_lead(LoadLead lead) { lead_ = lead; }
-  /// Precision of training now, and of memory-resident GEMMs that start.
+  /// Current precision of training. Memory-resident GEMMs that start use it, or an 8-bit precision.
   Precision precision() const { return precision_; }
   void set_precision(Precision precision) { precision_ = precision; }
 
@@ -42,9 +42,9 @@ class LoadControl {
   double duty() const { return duty_; }
   void set_duty(double duty) { duty_ = std::clamp(duty, min_duty, 1.0); }
   static constexpr double longest_rest_seconds = 5;
-  /// Pause after `worked_seconds` of work that keeps the duty cycle, in seconds, up to longest_rest_seconds.
+  /// Pause in seconds after `worked_seconds` of work that keeps the duty cycle, up to longest_rest_seconds.
   double rest_after(double worked_seconds) const;
-  /// Pauses that long, but ends within 20 ms once `is_over` (polled on this thread) returns true.
+  /// Pauses for rest_after(worked_seconds). Ends within 20 ms once `is_over` (polled here) returns true.
   void rest(double worked_seconds, const std::function<bool()>& is_over) const;
 
   /// Share of the planned memory that the fill may hold, 0 to 1.

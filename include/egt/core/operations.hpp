@@ -36,17 +36,18 @@ struct SetZero {
 
 // Memory shared by processes of one node
 
-/// Writes `number` after all earlier work of the stream is done; a reader that sees it sees all writes of
-/// that work, in any memory. As AwaitSignal: for memory of Device::register_signals, uses no multiprocessor,
-/// is never held.
+/// Writes `number` after all earlier work of the stream is done. A reader that sees the number sees all
+/// writes of that work, in any memory. Signals are in memory of Device::register_signals. On a GPU, neither
+/// writing nor awaiting one uses a multiprocessor or is delayed by Device::hold.
 struct WriteSignal {
   static constexpr const char* name = "write_signal";
   std::uint32_t* signal = nullptr;
   std::uint32_t number = 0;
 };
 
-/// Later work of the stream starts when the signal is `number` or a later one, less than 2^31 ahead. It has
-/// no deadline: a caller whose signal may not come must write it. A stream that ends does not wait forever.
+/// Later work of the stream starts when the signal is `number` or a later one, less than 2^31 ahead. There is
+/// no deadline: if the writer may fail, the caller must write the signal. The stream's destructor does not
+/// wait forever.
 struct AwaitSignal {
   static constexpr const char* name = "await_signal";
   const std::uint32_t* signal = nullptr;
@@ -62,9 +63,9 @@ struct Add {
 // Training
 
 /// d = alpha op(a) op(b) + beta d, row-major; op(x) is x, or its transpose if `*_transposed`. op(a): m x k,
-/// op(b): k x n, d: m x n. a and b have type storage_type(precision); d has that type, or
+/// op(b): k x n, d: m x n. a and b have type storage_type(precision). d has that type, or
 /// sum_type(precision), the accumulator type. Bit-for-bit repeatable on one device model. fp8 and int8
-/// require a as it is, b transposed, alpha 1, beta 0, and m, n and k in multiples of 16. Their d has
+/// require a not transposed, b transposed, alpha 1, beta 0, and m, n and k in multiples of 16. Their d has
 /// sum_type; for fp8 also bf16. int8 is exact while its sums are below 2^31.
 struct Gemm {
   static constexpr const char* name = "gemm";
@@ -84,14 +85,14 @@ struct Gemm {
   const float* b_scale = nullptr;
   /// Bias of a layer, one element per column, of d's type, aligned to bias_alignment bytes: d = max(op(a)
   /// op(b) + bias, 0), rounded once or twice. No data: a plain GEMM. Only for f32, f16 and bf16, with alpha 1
-  /// and beta 0. The library decides if a NaN stays or becomes 0; to see it, run the GEMM without bias.
+  /// and beta 0. The library decides if a NaN stays or becomes 0; to detect a NaN, run the GEMM without bias.
   static constexpr std::size_t bias_alignment = 16;
   VectorView relu_bias = {};
 };
 
-/// Computes the GEMM again in fp64 with the adapter's own code. Adds each element of d that GemmRounding
-/// does not allow to *report (zeroed before). For alpha 1 and beta 0; the operands must be unchanged since
-/// the GEMM.
+/// Computes the GEMM again in fp64 with the adapter's own code. Adds each element of d outside the bound of
+/// GemmRounding to *report (zeroed before). For alpha 1 and beta 0; the operands must be unchanged since the
+/// GEMM.
 struct VerifyGemm {
   static constexpr const char* name = "verify_gemm";
   Gemm gemm;
@@ -135,7 +136,7 @@ struct Randomize {
 /// The transcendental chains of an activation.
 struct ExtremeTerm {
   int iterations = 0;          ///< of each element's chain; 0: none, a plain ReLU
-  std::int64_t first_row = 0;  ///< of h in the matrix whose positions give the chains their phases
+  std::int64_t first_row = 0;  ///< row of h's first row in the whole matrix; phases depend on positions in it
   Digest* digest = nullptr;    ///< device memory, set to the digest of all chains' bits; null: not requested
   Flip fault = {.count = 0};   ///< injected: bits that flip in these elements' chains, in iteration
                                ///< `fault_turn`; only with a digest; `keep` is not used
@@ -175,8 +176,8 @@ struct LossGradient {
 };
 
 /// Softmax with cross entropy. Each row of logits has a label: the column that should have the max logit. If
-/// the label is not one of its columns, the row gets NaN as its loss and in all its gradient, and `larger`
-/// its number of columns. A NaN counts as larger than the label's logit. If that is NaN, all columns count.
+/// the label is not a column of the matrix, the row's loss and gradient become NaN, and `larger` the number
+/// of columns. A NaN counts as larger than the label's logit. If the label's logit is NaN, all columns count.
 struct SoftmaxLoss {
   static constexpr const char* name = "softmax_loss";
 
@@ -255,7 +256,7 @@ struct VerifyAndFill {
 
 /// Adds every element of `sum` that is not a valid sum of the `count` terms to *report, see math::SumOfTerms;
 /// f32 or bf16, below 2^32 elements. `terms`: consecutive vectors of sum's type and count, not overlapping
-/// it. A sample's words are an element's bits.
+/// it. Samples in *report hold the bits of elements.
 struct VerifySum {
   static constexpr const char* name = "verify_sum";
   VectorView sum;
@@ -271,14 +272,14 @@ struct DigestWords {
   Digest* digest = nullptr;
 };
 
-/// *sums = {the sum of the words, 0}: as close to a plain read as a result allows.
+/// *sums = {the sum of the words, 0}. Costs little more than reading the memory.
 struct SumWords {
   static constexpr const char* name = "sum";
   WordsView words;
   Digest* sums = nullptr;
 };
 
-/// *digest = the digest of math::sine_exponential(word as fp32, iterations) of every word; words are kept.
+/// *digest = the digest of math::sine_exponential(word as fp32, iterations) of every word. Only reads.
 struct SineExponential {
   static constexpr const char* name = "sine_exponential";
   WordsView words;

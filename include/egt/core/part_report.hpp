@@ -72,10 +72,10 @@ static_assert(sizeof(VerifiedWork) == std::size(work_fields) * sizeof(std::uint6
               "a row for each member");
 
 void add(VerifiedWork& sum, const VerifiedWork& more);
-/// True if there is any of that kind, or of any kind.
+/// True if any work of that kind, or of any kind, was verified.
 bool any(const VerifiedWork& work, const WorkField& field);
 bool any(const VerifiedWork& work);
-/// The amount of that kind: "8.25 PFLOP", "97.7 TB", "520".
+/// The verified amount of that kind: "8.25 PFLOP", "97.7 TB", "520".
 std::string amount_text(const VerifiedWork& work, const WorkField& field);
 /// The fields of `verified_work`.
 Json work_to_json(const VerifiedWork& work);
@@ -89,11 +89,11 @@ struct WorkShare {
   double done = 0, verified = 0;
 };
 
-/// Time the work so far would take if it ran alone on the device, in seconds. It uses the standalone rates
-/// measured at the start of the run. None: no such work, or no rate.
+/// Time that each kind of work so far would take if it ran alone on the device, in seconds. Based on the
+/// standalone rates measured at the start of the run. std::nullopt: no such work, or no rate.
 struct LoadFigures {
   std::optional<double> extreme;      ///< chains of sine and exponential
-  std::optional<double> products;     ///< GEMMs, in each precision at its own rate
+  std::optional<double> products;     ///< GEMMs, each precision at its own measured rate
   std::optional<double> memory;       ///< bytes verified and rewritten
   std::optional<double> collective;   ///< bytes of gradients and known answers on the links
   std::optional<double> files;        ///< bytes written and read

@@ -95,8 +95,8 @@ struct PatternBlock {
   }
 };
 
-/// The same for the regular kinds, in one branch-free form: `value` rotated by the index, the index, and a
-/// complement at every 20th position.
+/// As PatternBlock, for the regular kinds. One branch-free form covers all of them: `value` rotated by the
+/// index, XOR the index, and a complement at every 20th position.
 struct RegularBlock {
   static constexpr std::uint32_t period = 20;
   static constexpr std::uint32_t nowhere = period;
@@ -160,7 +160,7 @@ struct PatternFunction {
             finite ? finite_keep : ~0u, (finite ? finite_flip : 0u) ^ (inverse ? ~0u : 0u)};
   }
 
-  /// The same for the regular kinds.
+  /// As `block`, for the regular kinds.
   EGT_HD RegularBlock regular_block(std::uint32_t high) const {
     const std::uint32_t seed = static_cast<std::uint32_t>(pattern.seed);
     const std::uint32_t upper = high * 0x9E3779B1u;
@@ -188,7 +188,7 @@ struct PatternFunction {
   }
 
  private:
-  /// low % period of the words whose index % period is the parameter.
+  /// The value of low % period at which index % period is the parameter.
   EGT_HD std::uint32_t place_of_parameter(std::uint32_t high) const {
     constexpr std::uint32_t period = RegularBlock::period;
     if (pattern.parameter >= period) return RegularBlock::nowhere;
@@ -199,8 +199,8 @@ struct PatternFunction {
   PatternBlock first_block_;
 };
 
-/// Words of any pattern from `base` on, computed one by one: for contributions, and for regions whose vectors
-/// do not match the four words of one hash.
+/// Words of any pattern from `base` on, computed one by one. For contributions, and for regions whose 16-byte
+/// vectors do not start at a multiple of four words.
 struct SingleWords {
   PatternFunction function;
   std::uint64_t base;
@@ -212,13 +212,14 @@ struct SingleWords {
 };
 
 /// Result of a verification, accumulated by the device; 64-bit fields so that no count wraps. Starts as
-/// `Mismatches::none()`; Device::reset sets a device copy to that. A verification first adds all its words to
-/// `count`, then subtracts those that it compared and found equal, so that one that does not run is detected.
+/// `Mismatches::none()`, which the operation Reset writes to device memory. A verification first adds all its
+/// words to `count`, then subtracts those that it compared and found equal. A verification that does not run
+/// is thus detected.
 struct Mismatches {
   static constexpr int max_samples = 8;
   std::uint64_t count;        ///< words that differ or were not compared
   std::uint64_t first_index;  ///< lowest index that differs; ~0: none
-  std::uint64_t samples;      ///< number of samples (may exceed max_samples: the rest is dropped)
+  std::uint64_t samples;      ///< number of samples; those beyond max_samples are dropped
   std::uint32_t xor_or;       ///< OR of all expected ^ actual
   std::uint32_t xor_and;      ///< AND of all expected ^ actual (starts at ~0)
   struct Sample {

@@ -15,11 +15,11 @@ namespace egt {
 struct Activity {
   std::string line;              ///< "main", "journal" (also the main thread's), "file", "memory"
   std::string phase;             ///< its work or wait: "train: sums", "write"; empty: idle
-  std::int64_t step = -1;        ///< of training; -1: none
-  bool waits_for_peers = false;  ///< its own part is done; it waits for data of its peers
+  std::int64_t step = -1;        ///< training step; -1: none
+  bool waits_for_peers = false;  ///< the thread's own work is done; it waits for data of its peers
   double patience_seconds = 0;   ///< allowed duration; 0: as long as a collective may last
   double seconds = 0;            ///< since the activity began
-  std::string file = {};         ///< in its current system call; empty: no file operation
+  std::string file = {};         ///< of its current system call; empty: no file operation
   std::string task_state = {};   ///< of a thread in a long file operation, as ps prints it ("D"); else empty
 };
 
@@ -38,12 +38,12 @@ class ProgressBoard {
     void begin(std::string phase, std::int64_t step = -1, double patience_seconds = 0) {
       begin_file_operation(std::move(phase), {}, step, patience_seconds);
     }
-    /// As `begin`, with a system call on `file` by the calling thread, which never returns if the disk hangs.
+    /// As `begin`, before a system call of this thread on `file`. The call never returns if the disk hangs.
     void begin_file_operation(std::string operation, std::string file, std::int64_t step = -1,
                               double patience_seconds = 0);
-    /// The thread waits for its peers from now on; the clock continues.
+    /// From now on the thread waits for its peers. The activity's time still counts from its begin.
     void wait_for_peers(std::string phase);
-    /// Its own work continues at the same step; the clock restarts.
+    /// Ends `wait_for_peers`: the thread continues its own work at the same step. The clock restarts.
     void go_on(std::string phase);
     /// The thread is idle.
     void rest() { begin({}); }
@@ -54,7 +54,7 @@ class ProgressBoard {
     const SecondsClock& clock_;
     mutable std::mutex mutex_;
     Activity activity_;
-    int task_ = 0;  ///< thread of the file operation
+    int task_ = 0;  ///< id of the thread of the file operation
     double since_ = clock_();
   };
 

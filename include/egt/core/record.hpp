@@ -34,7 +34,8 @@ struct Record {
   Json body;
 };
 
-/// Certainty about the faulty rank, as far as the evidence allows.
+/// How certain it is that `Fault::rank` is faulty. `majority`: most of the evidence points to it.
+/// `ambiguous`: only that it is among `suspects`.
 enum class Blame { certain, majority, ambiguous };
 
 /// A hardware error. Data, never a Status. `rank` -1: unknown (blame ambiguous; `where` lists both ranks).
@@ -44,10 +45,10 @@ struct Fault {
   int rank = -1;
   std::string hostname;
   std::string device_uuid;
-  std::int64_t step = -1;        ///< in which it happened
+  std::int64_t step = -1;        ///< training step of the fault
   std::int64_t found_step = -1;  ///< training step at detection; -1: the same
   std::string phase;             ///< part of the run and its activity, as text
-  std::string part = {};         ///< of the run, as `PartReport::name`; empty: the device
+  std::string part = {};         ///< part of the run, as `PartReport::name`; empty: the device
   std::string where;             ///< tensor, layer, block or file, as text
   std::uint64_t offset = 0;      ///< bytes from the start of `where`
   std::string expected;          ///< hexadecimal
@@ -56,11 +57,11 @@ struct Fault {
   std::uint64_t count = 1;  ///< number of elements that differ
   Blame blame = Blame::certain;
   std::vector<int> suspects;  ///< ranks of an ambiguous blame; else empty
-  /// Event of the record, the same text on every rank; empty: the record is independent. If an incident has
-  /// several records, only those that are not provisional count, one per rank.
+  /// Identifies the event that several records report, by the same text on every rank; empty: no other
+  /// record. Final records replace provisional ones, and one per rank counts.
   std::string incident;
   bool provisional = false;  ///< reported immediately; a later record of the incident has details
-  bool settles = false;      ///< some rank emitted a provisional record of the incident; not in the record
+  bool settles = false;      ///< final, after a provisional record of some rank; not in the journal
 };
 
 /// Correct results, but insufficient performance or health: the reason for `degraded`.
@@ -88,8 +89,8 @@ struct Loss {
   int rank = -1;
   std::string hostname;
   std::string device_uuid;
-  std::string phase;       ///< its activity: "train: sums of step 20", "file: write"
-  std::int64_t step = -1;  ///< of its training; -1: unknown
+  std::string phase;       ///< the rank's activity: "train: sums of step 20", "file: write"
+  std::int64_t step = -1;  ///< of the rank's training; -1: unknown
   double seconds = 0;      ///< without progress
   std::string text;        ///< reason in one line, if reported
 };
@@ -106,7 +107,7 @@ struct LateStop {
 
 /// The communicator was aborted and rebuilt; training continues after the last agreed step.
 struct Restart {
-  int number = 1;                  ///< of this run
+  int number = 1;                  ///< number of this restart in the run, from 1
   int rank = -1;                   ///< awaited rank; -1: unknown
   std::string phase;               ///< activity of that rank
   double seconds = 0;              ///< without progress of that rank

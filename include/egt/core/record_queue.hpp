@@ -19,7 +19,7 @@ namespace egt {
 /// Whether a queue suppresses a flood of faults.
 enum class FaultLimit { flood, none };
 
-/// True for informative records, and for those that the next of their kind supersedes. Never for evidence.
+/// True for informative records and for kinds whose next record replaces the last one. Never for evidence.
 inline bool may_be_dropped(RecordKind kind) {
   return kind == RecordKind::notice || kind == RecordKind::progress || kind == RecordKind::epoch;
 }

@@ -29,7 +29,7 @@ enum class StatusCode {
 };
 
 const char* to_string(StatusCode code);
-/// Reverse of to_string; nothing for any other text.
+/// Reverse of to_string; std::nullopt for any other text.
 std::optional<StatusCode> parse_status_code(std::string_view text);
 
 /// Success, or the reason of a failure. Cheap to pass if ok (a null pointer). Relayed up, printed at the top.

@@ -11,27 +11,27 @@ namespace egt {
 /// Resamples time-stamped streams of different rates to one timeline by linear interpolation, and
 /// concatenates them. A sample counts only if its time is finite and greater than all earlier finite times of
 /// its row; out-of-order and repeated samples are dropped. Before the first or after the last sample that
-/// counts, that sample is held. If none counts, or at a non-finite time, the value is 0. A NaN value is
+/// counts, its value is used. If none counts, or at a non-finite time, the value is 0. A NaN value is
 /// 0x7fc00000. All pointers are device memory.
 struct StreamFusion {
   static constexpr const char* name = "fuse";
 
   FusionShape shape;
-  const double* times[max_fusion_streams] = {};  ///< of each stream: batch x samples
-  const float* values[max_fusion_streams] = {};  ///< of each stream: batch x samples x dims
+  const double* times[max_fusion_streams] = {};  ///< sample times of each stream: batch x samples
+  const float* values[max_fusion_streams] = {};  ///< sample values of each stream: batch x samples x dims
   const double* timeline = nullptr;              ///< batch x steps, in any order
-  float* fused = nullptr;                        ///< batch x steps x total_dims, the streams in their order
-  std::uint32_t* dropped = nullptr;              ///< batch x streams: number of dropped samples
-  void* scratch = nullptr;                       ///< 16-byte aligned, overwritten
-  std::size_t scratch_bytes = 0;                 ///< at least fusion_scratch_bytes
+  float* fused = nullptr;            ///< batch x steps x total_dims: each step's values of stream 0, 1, ..
+  std::uint32_t* dropped = nullptr;  ///< batch x streams: number of dropped samples
+  void* scratch = nullptr;           ///< 16-byte aligned, overwritten
+  std::size_t scratch_bytes = 0;     ///< at least fusion_scratch_bytes
 };
 
 inline std::size_t fusion_scratch_bytes(const FusionShape& shape) {
   return static_cast<std::size_t>(shape.batch * shape.streams * shape.steps) * sizeof(math::Bracket);
 }
 
-/// Min memory traffic, in bytes, of fusing rising times that are even over the timeline. Times, timeline and
-/// the samples that interpolation uses (up to two per step) are read once, results are written once.
+/// Min memory traffic of a fusion in bytes, for increasing times spread evenly over the timeline. Times,
+/// timeline and the used samples (up to two per step) are read once, results are written once.
 inline std::uint64_t fusion_bytes(const FusionShape& shape) {
   std::int64_t bytes = shape.steps * static_cast<std::int64_t>(sizeof(double)) +
                        shape.steps * shape.total_dims() * static_cast<std::int64_t>(sizeof(float));

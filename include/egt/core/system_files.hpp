@@ -15,9 +15,9 @@
 /// Reads Linux's /proc and /sys. `root` is the folder that contains both.
 namespace egt {
 
-/// Nothing if the file is missing or empty.
+/// std::nullopt if the file is missing or empty.
 std::optional<std::string> first_line(const std::filesystem::path& file);
-/// The number at the start of a file; nothing if it starts otherwise ("max") or is missing.
+/// The number at the start of a file; std::nullopt if it starts otherwise ("max") or is missing.
 template <typename Number = double>
 std::optional<Number> number_in(const std::filesystem::path& file) {
   const auto line = first_line(file);
@@ -26,7 +26,7 @@ std::optional<Number> number_in(const std::filesystem::path& file) {
     return std::nullopt;
   return number;
 }
-/// Entries of a folder whose names start with `prefix`, sorted by name; none if the folder is missing.
+/// Entries of a folder whose names start with `prefix`, sorted by name; empty if the folder is missing.
 std::vector<std::filesystem::path> entries(const std::filesystem::path& folder, std::string_view prefix = {});
 /// A line "name: value kB" of /proc/meminfo, in bytes.
 std::optional<std::uint64_t> meminfo_bytes(const std::filesystem::path& root, const std::string& name);

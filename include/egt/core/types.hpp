@@ -79,7 +79,7 @@ constexpr std::string_view to_string(ElementType type) {
   return names[static_cast<int>(type)];
 }
 
-/// The precision with that name, or nothing.
+/// The precision with that name, or std::nullopt.
 constexpr std::optional<Precision> parse_precision(std::string_view name) {
   for (int i = 0; i <= static_cast<int>(Precision::int8); ++i)
     if (to_string(static_cast<Precision>(i)) == name) return static_cast<Precision>(i);

@@ -26,7 +26,7 @@ Result<double> parse_bit_rate(std::string_view text);
 /// "90%" to 0.9; 0 to 100 %.
 Result<double> parse_percent(std::string_view text);
 
-/// The text after the leading number: "ms" of "100ms"; nothing if there is no leading number.
+/// The text after the leading number: "ms" of "100ms"; std::nullopt if there is no leading number.
 std::optional<std::string_view> unit_in(std::string_view text);
 
 /// A share of a total ("90%") or a size ("72GB", "0").

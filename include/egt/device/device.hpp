@@ -31,8 +31,8 @@ struct DeviceInfo {
 struct MemoryInfo {
   std::uint64_t total_bytes = 0;
   std::uint64_t free_bytes = 0;  ///< can still be allocated
-  /// On the host: memory of this rank's share that other processes use, so this rank can neither use nor
-  /// allocate it. On a GPU 0: memory of any process counts as used.
+  /// Only on the host: memory of this rank's share that other processes use, so this rank can neither use nor
+  /// allocate it. Always 0 on a GPU, where memory of any process counts as used.
   std::uint64_t others_bytes = 0;
 
   std::uint64_t used_bytes() const { return total_bytes - std::min(total_bytes, free_bytes + others_bytes); }
@@ -59,7 +59,7 @@ class Device {
   virtual Result<std::unique_ptr<Event>> create_event(EventUse use) = 0;
 
   virtual Status record(Event& event, Stream& stream) = 0;
-  /// Work enqueued in `stream` after this call starts only after `event`, as last recorded, is reached.
+  /// Work enqueued in `stream` after this call starts only after the last recording of `event` is reached.
   virtual Status wait(Stream& stream, const Event& event) = 0;
   /// True if the event is reached or was never recorded. Returns a failure of the work before it.
   virtual Result<bool> done(const Event& event) = 0;
@@ -79,11 +79,11 @@ class Device {
   Status enqueue(const Operation& operation, Stream& stream);
 
   // Operations that are enqueued repeatedly
-  /// Captures the work that `enqueue` puts in `stream` (only there, without events), to be enqueued later
+  /// Captures the work that `enqueue` enqueues in `stream` (only there, without events), to be enqueued later
   /// with less host time. Nothing runs yet. Addresses and parameters are fixed; memory is read again each
   /// time. `enqueue` may be called again later, so everything that it uses must outlive the captured work.
-  /// Its failure is returned here or then. The operations must have run once before, because libraries load
-  /// code at the first call.
+  /// This call or enqueue_captured returns its failure. The operations must have run once before, because
+  /// libraries load code at the first call.
   virtual Result<std::unique_ptr<CapturedWork>> capture(Stream& stream, std::function<Status()> enqueue) = 0;
   virtual Status enqueue_captured(CapturedWork& work, Stream& stream) = 0;
 
@@ -91,9 +91,9 @@ class Device {
   /// Enables `hold` for work that is enqueued from now on; costs a GPU's streams some microseconds per
   /// operation. Call it before other calls that use a stream.
   virtual Status allow_holds() = 0;
-  /// true: operations that have not started wait in every stream until hold(false); running ones finish
-  /// within some milliseconds. Work that is held longer than `longest_hold_seconds` continues, and `done` and
-  /// `synchronize` fail with timeout until `forget_failure`. Returns at once. Any thread.
+  /// true: operations that have not started wait in every stream until hold(false). Running ones finish
+  /// within some milliseconds. After `longest_hold_seconds` the work continues, and `done` and `synchronize`
+  /// fail with timeout until `forget_failure`. Returns at once. Any thread.
   virtual void hold(bool is_held) = 0;
   static constexpr double longest_hold_seconds = 60;
 

@@ -50,7 +50,7 @@ struct ConvolutionShape {
   ImageShape y() const { return window.over(x, outputs); }
   /// Elements of the filter: outputs x kernel x kernel x inputs.
   std::int64_t filter_count() const { return outputs * window.kernel * window.kernel * x.channels; }
-  /// Floating-point operations of one of its three passes.
+  /// Floating-point operations of one of the three passes.
   double flops() const { return 2.0 * static_cast<double>(y().rows()) * static_cast<double>(filter_count()); }
 };
 
@@ -113,8 +113,8 @@ struct PoolingShape {
   ImageShape y() const { return window.over(x, x.channels); }
 };
 
-/// Pools each channel separately. If a window has its max twice, always the same one of them gets the
-/// gradient.
+/// Pools each channel separately. If several elements of a window are its max, always the same one of them
+/// gets the gradient.
 class Pooling {
  public:
   virtual ~Pooling() = default;
@@ -124,11 +124,11 @@ class Pooling {
                           Stream& stream) = 0;
 };
 
-/// The port to a library of deep-learning primitives on a device: cuDNN, oneDNN. An object chooses its
-/// algorithms and allocates from device and library at creation. It must not outlive them, and is used by one
-/// stream at a time. Its operations enqueue and return, as Device's do, and give the same bits for the same
-/// input on one device model. unsupported, with the reason: the library lacks the precision or shape.
-/// invalid_argument: the shape is invalid.
+/// The port to a library of deep-learning primitives on a device: cuDNN, oneDNN. An operation made by `make`
+/// chooses its algorithms and allocates at creation, must not outlive the device and the library, and is used
+/// by one stream at a time. Its calls enqueue and return, as Device's do. They give the same bits for the
+/// same input on one device model. Errors: unsupported, with the reason, if the library lacks the precision
+/// or shape; invalid_argument if the shape is invalid.
 class Dnn {
  public:
   virtual ~Dnn() = default;

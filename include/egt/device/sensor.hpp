@@ -36,7 +36,7 @@ struct SensorReading {
   ThrottleTimes throttle;
 };
 
-/// An error that the driver reports with a number of NVIDIA's Xid catalog.
+/// A driver error (Xid), with its number in NVIDIA's Xid catalog.
 struct XidEvent {
   unsigned xid = 0;
   double time = 0;     ///< seconds since 1970
@@ -63,7 +63,7 @@ struct PcieLink {
 struct SensorCounters {
   std::optional<std::uint64_t> ecc_corrected;
   std::optional<std::uint64_t> ecc_uncorrected;
-  bool ecc_from_zero = false;                  ///< those that first appear later have counted from 0 since
+  bool ecc_from_zero = false;                  ///< an ECC counter that appears during the run started at 0
   std::optional<std::uint64_t> remapped_rows;  ///< for corrected and uncorrectable errors
   std::optional<std::uint64_t> remapped_rows_uncorrected;
   std::optional<bool> remap_pending;
@@ -74,7 +74,7 @@ struct SensorCounters {
   std::optional<std::uint64_t> nvlink_recovery;
   std::vector<LinkCounters> nvlinks;  ///< those that the device has
   PcieLink pcie;
-  bool xids_told = false;      ///< a source of Xids exists
+  bool xids_told = false;      ///< a source of Xids can be read
   std::vector<XidEvent> xids;  ///< all since the sensor was opened, oldest first
   /// Why the device no longer works, in one line; then only `xids` is also set. Empty: it works.
   std::string lost;
@@ -87,7 +87,7 @@ struct SensorLimits {
   std::optional<double> shutdown_temperature_c;
   std::string link;  ///< "PCIe gen 5 x16, NVLink 18 links"; empty: unknown
   std::string driver_version;
-  std::vector<std::string> untold;  ///< values that it cannot report and why, one line each
+  std::vector<std::string> untold;  ///< values that the device does not report and why, one line each
 };
 
 /// CPU and memory of the node, always from /proc.
@@ -102,13 +102,13 @@ struct SampledMetric {
   std::variant<std::optional<double> SensorReading::*, std::optional<std::uint64_t> SensorReading::*,
                std::optional<double> HostLoad::*>
       member;
-  const char* metric = nullptr;  ///< in metrics.prom, without "egt_"; null: not there
+  const char* metric = nullptr;  ///< in metrics.prom, without "egt_"; null: not exported
   const char* help = nullptr;    ///< its help text there
-  double per_base_unit = 1;      ///< the value of 1 in the unit of metrics.prom
+  double per_base_unit = 1;      ///< units of this value per unit of metrics.prom
   const char* chart = nullptr;   ///< title of its chart in report.html; null: no chart
   const char* unit = nullptr;    ///< of the chart
   double scale = 1;              ///< factor to that unit
-  const char* limit = nullptr;   ///< its limit in the telemetry or in its limiter part; null: none
+  const char* limit = nullptr;   ///< name of its limit in the telemetry or its limiter part; null: none
 };
 
 /// In the order of metrics.prom and the charts.
@@ -133,7 +133,7 @@ inline constexpr SampledMetric sampled_metrics[] = {
     {"host_memory_percent", &HostLoad::memory_percent, nullptr, nullptr, 1, "Memory of the host", "%"}};
 
 /// The port to a device sensor. A call returns within about one second, unless the driver is stuck. Callers
-/// must then be able to abandon it with its thread. Used by one thread at a time.
+/// must be able to abandon such a call together with its thread. Used by one thread at a time.
 ///
 /// `read` fails with `aborted` if the device is lost for good (`counters` gives the reason in `lost`). Both
 /// fail with `unavailable` if the device does not respond.

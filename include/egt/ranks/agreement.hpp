@@ -12,8 +12,8 @@ namespace egt {
 /// Gathers every rank's text on all ranks, in rank order. Collective.
 Result<std::vector<std::string>> all_gather(Control& control, const std::string& text);
 
-/// All ranks return the same Status: ok, or the failure of the lowest failing rank (prefixed with "rank 2:
-/// .." unless it is rank 0). Rank 0 then prints one line, and all ranks end alike. Collective.
+/// All ranks return the same Status: ok, or the failure of the lowest failing rank, prefixed with "rank 2:
+/// .." unless it is rank 0. So all ranks end alike, and rank 0 can print it for all. Collective.
 Status agree(Control& control, const Status& own);
 
 /// Fails on every rank if their texts differ. `what` describes them in the error: "the options". Collective.
@@ -24,7 +24,7 @@ struct AgreedMoment {
   Clock::time_point moment;
   double error_seconds = 0;  ///< max difference between the ranks' moments
 };
-/// Runs several barriers and selects the one that all ranks passed in the shortest time. Collective.
+/// Runs several barriers and uses the one with the smallest error, which `error_seconds` states. Collective.
 Result<AgreedMoment> agree_on_moment(Control& control);
 
 }  // namespace egt

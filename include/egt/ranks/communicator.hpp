@@ -17,9 +17,9 @@ struct Message {
   int peer;           ///< destination or source rank; may be this rank
 };
 
-/// The port for data between ranks: NCCL on GPUs, MPI on the host. All calls but the last four enqueue work
-/// in a stream and return. All ranks issue the same calls in the same order, except for `exchange`. With one
-/// rank every collective is the identity.
+/// The port for data between ranks: NCCL on GPUs, MPI on the host. All calls except `split`, `check`,
+/// `interrupt` and `abort` enqueue work in a stream and return. All ranks issue the same calls in the same
+/// order, except for `exchange`. With one rank every collective is the identity.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -36,27 +36,28 @@ class Communicator {
   /// `recv` holds size() * bytes, in rank order.
   virtual Status all_gather(const void* send, void* recv, std::size_t bytes, Stream& stream) = 0;
 
-  /// Transfers all messages concurrently in both directions. Their order in the lists cannot cause a
-  /// deadlock, but any message may wait until all its peers have called `exchange`. The n-th message that a
-  /// rank sends to a peer, counted over all its exchanges, is the n-th that the peer receives from it. Only
-  /// the two ranks of a message need to call, and a rank may send to a peer in one exchange and receive from
-  /// it in another. A message to the own rank is copied to its receive in the same exchange, in order; these
-  /// must match in number and bytes. Memory that is received into must not overlap other memory of the
-  /// exchange. The lists may be freed after the call, the data only after the stream has executed it. Returns
-  /// `invalid_argument` and sends nothing if a peer is not a rank.
+  /// Transfers all messages concurrently in both directions. The order in the lists cannot cause a deadlock,
+  /// but any message may wait until all peers of this rank's messages have called `exchange`.
+  /// - Matching: the n-th message that a rank sends to a peer, counted over all its exchanges, is the n-th
+  ///   that the peer receives from it. Only the two ranks of a message need to call. A rank may send to a
+  ///   peer in one exchange and receive from it in another. Messages to the own rank are matched in order
+  ///   within one exchange; number and bytes must agree.
+  /// - Memory: receive buffers must not overlap other memory of the exchange. The lists may be freed after
+  ///   the call, the data only after the stream has executed it.
+  /// - Errors: `invalid_argument`, with nothing sent, if a peer is not a rank.
   virtual Status exchange(std::span<const Message> sends, std::span<const Message> receives,
                           Stream& stream) = 0;
 
   /// Creates a communicator for the ranks that pass the same `group` >= 0, numbered in rank order; null for a
-  /// rank that passes -1. Collective over all ranks of this communicator, also those with -1. Waits for them
-  /// with the adapter's deadline; no other work of this communicator may be in flight. The new one may
-  /// outlive this one. `interrupt` and `abort` of this one also apply to the new one, but not vice versa.
+  /// rank that passes -1. Collective over all ranks of this communicator, also those with -1, with the
+  /// adapter's timeout. No other work of this communicator may be in flight. The new one may outlive this
+  /// one. `interrupt` and `abort` of this one also apply to the new one, but not vice versa.
   virtual Result<std::unique_ptr<Communicator>> split(int group) = 0;
 
   /// Returns the asynchronous failure of an earlier call, if any. Never blocks.
   virtual Status check() = 0;
-  /// Causes `check` and all further calls to fail with `aborted`, also calls that wait for peers and those of
-  /// split communicators. Work in streams stays there until `abort`. Any thread.
+  /// Makes `check` and all later calls fail with `aborted`, and ends calls that wait for peers. Also applies
+  /// to split communicators. Work that is already enqueued stays in its stream until `abort`. Any thread.
   virtual void interrupt() = 0;
   /// Aborts all work in flight, also that of split communicators, so that streams drain. Afterwards only
   /// destructors may be called.

@@ -34,7 +34,7 @@ struct Environment {
   std::string device_model;
   ProgressBoard& board;  ///< current activity of every thread
   LoadControl& load;     ///< limits of the load
-  /// The last deadline of a wait for peers, long after the watchdog has judged them.
+  /// Time limit of any wait for peers. The watchdog reports a lost peer long before it.
   double peer_timeout_seconds = 60;
   /// Length of a window in which training measures a standalone rate. 0: one window of one operation, for
   /// tests that do not check rates.
@@ -67,7 +67,7 @@ struct RestartInfo {
   std::int64_t next_step = 0;  ///< first step to be enqueued again; set by the training workload
 };
 
-/// How a run ends. It is hurried after a signal, since mpirun leaves one second, and after a rank failed.
+/// How a run ends. It is hurried after a rank failed, and after a signal, since mpirun kills ranks 1 s later.
 struct Shutdown {
   static constexpr double hurried_seconds = 0.3;  ///< for all workloads together
 
@@ -87,10 +87,10 @@ class Workload {
  public:
   virtual ~Workload() = default;
   virtual std::string name() const = 0;
-  /// Allocates memory and initializes. Runs in the table's order, so that training allocates first.
+  /// Allocates memory and initializes. Called in the run's workload order, so training allocates first.
   virtual Status prepare() = 0;
-  /// Starts the workload's own threads, if any. Runs in the table's order, but the first workload starts
-  /// last: its self-checks in every precision then run under full load, so that the device is full early.
+  /// Starts the workload's own threads, if any. Called in the run's workload order, except that the first
+  /// workload starts last: its self-checks in every precision then run while the others load the device.
   virtual Status start() { return {}; }
   /// Enqueues this step's work; does not wait for it.
   virtual Status enqueue(const Step&) { return {}; }
@@ -98,17 +98,17 @@ class Workload {
   /// number of steps after enqueue.
   virtual Status retire(std::int64_t, StepOutcome&) { return {}; }
   /// The communicator was aborted. Waits up to `timeout_seconds` until work that was enqueued but not retired
-  /// has left the streams. `resume` follows, or the end.
+  /// has left the streams. The session then calls `resume`, or `finish` if the run ends.
   virtual Status give_up_steps(double) { return {}; }
-  /// All ranks have a new communicator, and the calls continue with enqueue(restart.next_step). Runs in the
-  /// table's order, so that training comes first and sets the step at which all workloads continue.
+  /// All ranks have a new communicator, and the calls continue with enqueue(restart.next_step). Called in the
+  /// run's workload order, so that training comes first and sets the step at which all continue.
   virtual Status resume(RestartInfo&) { return {}; }
   /// The run is about to be interrupted: threads start no more work. Does not wait. May be called repeatedly,
   /// and from any thread after `start`.
   virtual void stop_background() {}
   /// No more steps follow: ends threads, removes files. In a hurry nothing more is verified, and a thread
-  /// that does not end in time (blocked in a system call) is left to the destructor. Otherwise finishes the
-  /// work that completes the verdict, so that every byte was read at least once.
+  /// that does not end in time (blocked in a system call) is left to the destructor. Otherwise completes the
+  /// checks that the verdict needs, for example reads every byte at least once.
   virtual Status finish(const Shutdown& ending) = 0;
   /// Callable at any time between prepare and destruction.
   virtual PartReport report() const = 0;

@@ -23,7 +23,7 @@ class BurnPurpose : public MainJob {
   Status refine(Options& options, Backend, const RankPlace& place) override {
     if (options.resumed.part > 0) {
       EGT_TRY(check_same_options(options.burn.resume, options.resumed.options, effective_options(options)));
-      options.run.injections.clear();  // each was for one moment of the run
+      options.run.injections.clear();  // each was planned for one moment of the whole run
       reported_ =
           fmt::format("resumed after {} and {}; training restarts from the seed, since weights are not kept",
                       format_duration(options.resumed.seconds),
@@ -78,7 +78,7 @@ Status BurnPurpose::claim(const std::string& directory) {
                       directory)};
 }
 
-/// The same on all ranks.
+/// Returns the same ResumePoint on all ranks.
 Result<ResumePoint> find_resume_point(const std::string& directory, Control& control) {
   Status read;
   std::string text;
@@ -96,7 +96,7 @@ Result<ResumePoint> find_resume_point(const std::string& directory, Control& con
   return resume_point_from(Json::parse(text, nullptr, false));
 }
 
-/// The effective options that were given again. Backend defaults are not known yet.
+/// Effective values of options that were given again with --resume. Backend defaults are not known yet.
 Json given_again(const Options& asked, const Options& options) {
   Json again = Json::object();
   const Json effective = effective_options(options);

@@ -24,7 +24,7 @@ std::string machine_id() {
   return id;
 }
 
-/// In ascending order; empty: unknown.
+/// CPUs that this process may use, in ascending order; empty: unknown.
 std::vector<int> own_cpus() {
   cpu_set_t set;
   std::vector<int> cpus;

@@ -24,7 +24,7 @@ Status refuse(const std::string& option, const std::string& why) {
   return {StatusCode::invalid_argument, fmt::format("{}: {}", option, why)};
 }
 
-/// An injection occurs in the test with the number of its step.
+/// The step of an injection is the number of the test in which it occurs.
 Status check_loadtest_injections(const std::vector<Injection>& injections, int ranks) {
   const auto tests = load_tests();
   for (const Injection& injection : injections) {
@@ -76,7 +76,7 @@ Status LoadTestRun::refine(Options& options, Backend backend, const RankPlace& p
   return check_loadtest_injections(options.run.injections, place.size);
 }
 
-/// Checked before the tests, whose result would otherwise be lost.
+/// Called before the tests, whose result would be lost if the copy cannot be written.
 Status LoadTestRun::check_copy() const {
   if (copy_.empty()) return {};
   std::error_code error;

@@ -15,7 +15,7 @@
 namespace egt {
 namespace {
 
-/// Removes test files of killed ranks of this node, since no later run may use that folder.
+/// Removes test files of killed ranks of this node, since perhaps no later run cleans up their folder.
 void remove_test_files(const Json& result) {
   const std::string folder = text_at(member(result, "options"), "io-dir");
   std::array<char, 256> hostname{};

@@ -18,7 +18,7 @@ constexpr std::int64_t check_period = SelftestScope().period;
 constexpr std::int64_t epoch_periods = 11;
 constexpr double deadline_s = 300.0;
 constexpr double gate_patience_s = 10.0;  // from a file's write to its read, on a slow disk
-constexpr double patience_s = 30.0;       // longer than that, and than a memory pass
+constexpr double patience_s = 30.0;       // longer than gate_patience_s and a memory pass
 constexpr double progress_period_s = 5.0;
 
 void put_periods(BurnOptions& burn) {

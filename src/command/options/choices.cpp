@@ -12,7 +12,8 @@
 namespace egt {
 
 Result<std::vector<Precision>> choose_precisions(const std::string& wanted, const Device& device) {
-  // fp8 needs sizes that not every network has. The memory-resident GEMMs use it in every epoch anyway.
+  // Without fp8, since it needs sizes that not every network has. The memory-resident GEMMs use it in every
+  // epoch anyway.
   constexpr Precision cycle[] = {Precision::bf16, Precision::tf32, Precision::fp16, Precision::fp32,
                                  Precision::fp64};
   if (wanted != "cycle") {
@@ -51,7 +52,7 @@ Result<BurnParts> choose_parts(const Options& options, const Device& device, con
   parts.file = burn.file;
   EGT_TRY_ASSIGN(parts.train.precisions, choose_precisions(burn.precision, device));
   EGT_TRY_ASSIGN(parts.batch, choose_batch(burn, place));
-  // selftest also injects into fp8 training, while burn uses fp8 only in memory-resident GEMMs.
+  // selftest also injects faults into fp8 training, unlike burn, which has fp8 only in memory-resident GEMMs.
   const bool has_fp8 = supports_training(device, Precision::fp8).yes() &&
                        mlp::check_fp8_shapes(burn.train.layers, parts.batch.local).ok();
   if (options.command == "selftest" && burn.precision == "cycle" && has_fp8)

@@ -20,8 +20,8 @@ Result<std::vector<Precision>> choose_precisions(const std::string& wanted, cons
 /// batch.
 Result<BurnParts> choose_parts(const Options& options, const Device& device, const RankPlace& place);
 
-/// Max samples per step that fit into each rank's memory: up to four times an even share, within a tenth of
-/// the free memory. At least an even share. Collective.
+/// Max samples per step of each rank: as many as fit into a tenth of its free memory, but at least an even
+/// share and at most four times an even share. Collective.
 Result<std::vector<std::int64_t>> choose_most_samples(const BurnParts& parts, const Device& device,
                                                       Control& control);
 

@@ -13,13 +13,13 @@
 namespace egt {
 namespace {
 
-/// verify is burn with its own defaults, so its result has all load options.
+/// Whether the result of `command` has the option. verify is burn, so its result has all load options.
 bool is_told(const OptionRule& rule, std::string_view command) {
   const Commands loads = (rule.commands & of_burn) != 0 ? of_verify : 0;
   return rule.scope == Scope::result && knows(command, rule.commands | rule.also_told | loads);
 }
 
-/// An option that was not given and would be rejected if given. It has no effect with the other options.
+/// Whether the option was not given and would be rejected, since the other options make it ineffective.
 bool is_left_out(const OptionRule& rule, const Options& options) {
   const auto is_one_of = [&](const auto& names) {
     return std::find(std::begin(names), std::end(names), rule.name) != std::end(names);
@@ -29,7 +29,7 @@ bool is_left_out(const OptionRule& rule, const Options& options) {
   if (rule.name == "check-budget") return options.burn.train.check_every > 0;
   if (options.command == "bench")
     return options.bench.ceilings ? is_one_of(scaling_options) : is_one_of(file_options);
-  return rule.name == "device";  // --backend already says it
+  return rule.name == "device";  // --backend already determines it
 }
 
 /// The value's elements, or the value itself; empty for null.

@@ -64,7 +64,7 @@ Defaults built_in_defaults(std::string_view command, Backend backend) {
             {"io-size", "4MB"}};
   if (command == "selftest")
     return {{"extreme-iterations", "8"}, {"memory", "12GB"}, {"buffer-iterations", "10"}, {"io-size", "4MB"}};
-  // Each round writes a file for 0.1 s, and one file has a third of the size.
+  // The size is for three files. Each round writes one of them, which takes 0.1 s.
   if (command == "bench --ceilings" && is_host)
     return {
         {"precision", "fp32"}, {"io-size", "192MB"}, {"trial-time", "0.4s"}, {"metrics-sample-rate", "0.1"}};
@@ -120,7 +120,7 @@ void apply_host_defaults(Options& options) {
   Defaults defaults = built_in_defaults("", Backend::host);
   if (burn.global_batch)
     std::erase_if(defaults, [](const auto& one) { return one.first == std::string_view("batch"); });
-  // In bench this option is a limit.
+  // In bench, --memory is only a limit, so it has no host default.
   if (options.command == "bench")
     std::erase_if(defaults, [](const auto& one) { return one.first == std::string_view("memory"); });
   if (options.bench.ceilings)

@@ -27,7 +27,7 @@
 /// Parsers and formatters for option values: one function per type of value, which defines the allowed range.
 namespace egt {
 
-using Text = std::string_view;  ///< of a value
+using Text = std::string_view;  ///< text of an option's value
 
 constexpr double no_limit = std::numeric_limits<double>::infinity();
 constexpr double above_zero = std::numeric_limits<double>::min();

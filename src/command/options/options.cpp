@@ -57,7 +57,7 @@ Status split_command_line(const Rules& rules, const std::vector<std::string>& ar
   app.set_help_flag();
   app.allow_extras();
   for (const OptionRule& rule : rules) {
-    if (app.get_option_no_throw("--" + rule.name) != nullptr) continue;  // of another command
+    if (app.get_option_no_throw("--" + rule.name) != nullptr) continue;  // an option of another command
     const std::string name = fmt::format("--{},{}", rule.name, rule.letter);
     auto* option = is_flag(rule) ? app.add_flag(name) : app.add_option(name);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -271,7 +271,7 @@ Status check_together(Options& options) {
     return wrong("--batch and --global-batch exclude each other: give one of them");
   EGT_TRY(check_bench(options));
   apply_load(options);
-  if (options.burn.pulse)  // the pulse may block it for most of the time
+  if (options.burn.pulse)  // the pulse may hold memory work for most of the time
     options.burn.memory.starvation_seconds = std::numeric_limits<double>::infinity();
   if (given("steps") && !given("duration")) options.burn.duration_seconds.reset();
   if (given("check-budget") && options.burn.train.check_every > 0)

@@ -18,9 +18,9 @@ class MainJob : public RunPurpose {
   std::string io_directory() const override { return parts_.file.directory; }
   Status keep_answers() override;
 
-  /// Changes the parts that the options define, in the same way on all ranks.
+  /// Lets a command change the parts that its options define, for example add one. Same on all ranks.
   virtual void add_parts(BurnParts&) {}
-  /// Called before each step: whether this rank completed the purpose of the run.
+  /// Called before each step. Returns whether this rank has completed all work of the command.
   virtual bool is_done(std::int64_t) { return false; }
 
  private:

@@ -101,8 +101,8 @@ void Run::open_environment() {
   workloads_ = purpose_.make_workloads(*environment_);
 }
 
-/// The run did not start: removes everything created for it, on every rank. `all_answer`: else a rank hangs,
-/// so that its files stay, and no one waits for it again.
+/// Called if the run did not start: removes everything that was created for it, on every rank. If
+/// `all_answer` is false, a rank hangs. Then the others do not wait for it, and its files stay.
 void Run::leave_nothing_behind(bool all_answer) {
   recovery_.reset();  // first stop all writers of the journal
   crash_report_.reset();
@@ -121,7 +121,7 @@ void Run::leave_nothing_behind(bool all_answer) {
   directory_.discard();
 }
 
-/// The run did not start: removes its journal, unless it has earlier parts of the run.
+/// Called if the run did not start: removes its journal, unless that contains earlier parts of the run.
 void Run::remove_journal() const {
   const std::string path = directory_.file(journal_name(control_.place().rank));
   std::error_code error;
@@ -168,7 +168,7 @@ Status Run::open_platform() {
   return {};
 }
 
-/// Only on a rank with a planned device injection. Step 0 may be injected before the first step.
+/// Wraps the device on ranks with a planned device injection. Those for step 0 may act before the first step.
 std::unique_ptr<Device> Run::with_injections(std::unique_ptr<Device> device) {
   constexpr auto any_step = std::numeric_limits<std::int64_t>::max();
   if (!injector_->waits(InjectionKind::idle, any_step) &&
@@ -203,7 +203,7 @@ Status Run::choose_options(const BackendChoice& choice) {
   return purpose_.refine(options_, choice.backend, control_.place());
 }
 
-/// Uses the sensor's values on a GPU. Like nvidia-smi, they include memory reserved by the driver.
+/// Total and free memory. On a GPU from the sensor, since NVML also counts memory reserved by the driver.
 Result<MemoryInfo> Run::device_memory() {
   if (platform_.sensor) {
     const auto reading = platform_.sensor->read();
@@ -259,9 +259,9 @@ std::optional<Activity> Run::blocked_file() const {
   return std::nullopt;
 }
 
-/// Allocating memory and measuring with it may take long, and mpirun grants one second. A rank that must stop
-/// meanwhile exits at once, without its peers. A rank with a blocked disk does the same. Nothing was tested
-/// yet.
+/// Thread that runs during allocation and measurement, which may take longer than the second that mpirun
+/// grants after a signal. A rank that must stop meanwhile exits at once, without waiting for its peers. So
+/// does a rank with a blocked disk. Nothing was tested yet.
 void Run::leave_when_told(const std::stop_token& stop) {
   constexpr double patience_s = 0.4, others_s = 0.3;
   std::optional<Activity> blocked;
@@ -309,7 +309,7 @@ Status Run::take_memory_or_stop() {
   return stopped_early_ ? Status() : going_on;
 }
 
-/// On one rank of each node.
+/// Opens the stop file on one rank of each node.
 Status Run::open_stop_file() {
   if (!is_root() && control_.place().local_rank != 0) return {};
   EGT_TRY_ASSIGN(stop_file_, StopFile::open(directory_.path(), is_resumed()));
@@ -340,7 +340,7 @@ Status Run::open_journal() {
   return {};
 }
 
-/// A resumed run is judged by all of its journals.
+/// Also gathers the journals of a resumed run on rank 0, since its verdict needs all of them.
 Status Run::find_directories() {
   EGT_TRY_ASSIGN(directories_, find_run_directories(control_, directory_.path()));
   if (is_root())
@@ -437,7 +437,7 @@ Status Run::open_telemetry() {
   return telemetry_->started();
 }
 
-/// Why no controller keeps the power at its limit; empty: one does.
+/// Reason why MixControl does not keep the power at its limit in this run; empty: it does.
 std::string Run::fixed_mix() const {
   if (options_.command != "burn") return options_.command;  // other commands have a small load
   if (pulse_) return "pulse";

@@ -105,7 +105,7 @@ class Run {
         records_(control.place().rank, record_capacity, purpose.fault_limit()) {}
 
   /// Does all steps that can reject the run; on failure nothing is left behind. `stopped`: a stop was
-  /// requested before the directory existed. With a directory, the run starts and ends at once.
+  /// requested before the directory existed. After a later request, the run starts and ends at once.
   Status prepare();
   /// Returns the exit code, the same on every rank.
   Result<int> run();

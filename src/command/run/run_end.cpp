@@ -67,7 +67,8 @@ Status Run::report_failed_start(const Status& own) {
   leave(std::atoi(code.c_str()));
 }
 
-/// On rank 0: determines the verdict, writes the result and prints the final output.
+/// Ends the run on rank 0: judges the records, writes result.json and its derived files, gathers the journals
+/// of other nodes, and prints the verdict. Returns the exit code.
 int Run::conclude(const Status& reported, bool can_gather) {
   if (crash_report_) crash_report_->supersede();
   if (log_sink_) {  // it may have failed at the last record
@@ -79,7 +80,7 @@ int Run::conclude(const Status& reported, bool can_gather) {
   Verdict verdict = purpose_.judge(records);
   if (!reported.ok()) lose_evidence(verdict, {reported.what()});
   if (!route_->journal_failure().ok())
-    lose_evidence(verdict, {route_->journal_failure().what()});  // after the end record
+    lose_evidence(verdict, {route_->journal_failure().what()});  // a failure after the end record
   if (verdict.exit_code == exit_code::pass)
     if (const Status ended = check_ends(directory_.path(), ranks_here()); !ended.ok())
       lose_evidence(verdict, {ended.what()});
@@ -122,7 +123,7 @@ GatheringSetup Run::gathering() {
       .begin_request = [this] { board_.line("main").begin("journals", -1, last_words_reserve_s); }};
 }
 
-/// Waits a limited time for the output. A pager may be in use, or a stopped terminal may read nothing.
+/// Prints the final output, with a time limit: a pager may be in use, or a stopped terminal reads nothing.
 void Run::say_last_words(const Verdict& verdict, Json result, std::vector<std::string> warnings,
                          bool has_result) {
   std::string summary = purpose_.summary(result);
@@ -142,7 +143,7 @@ void Run::say_last_words(const Verdict& verdict, Json result, std::vector<std::s
   static_cast<void>(wait_until(said, {.seconds = console_timeout_s, .what = "the console"}));
 }
 
-/// mpirun grants one second after a signal, and a busy disk may need more.
+/// Durability of result files. mpirun grants one second after a signal, but a busy disk may need more.
 Durability Run::durability() {
   return StopSignal::leaves_little_time() ? Durability::system : Durability::disk;
 }
@@ -153,8 +154,8 @@ Status Run::write_result(const Json& result) const {
   return copy.empty() ? Status() : write_atomically(copy, text, durability());
 }
 
-/// The only place that abandons work that may never end, such as a collective with a lost peer or a stuck
-/// kernel. All output is written, so the process exits without waiting for threads, streams or peers.
+/// Exits without waiting for threads, streams or peers, since a collective with a lost peer or a stuck kernel
+/// may never end. All output was written before. No other function abandons such work.
 void Run::leave(int code) {
   mpi_.abandon();
   journal_.reset();

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint64_t small_device_bytes = std::uint64_t{16} << 30;
 
-/// The scratch memory limits the width of partial sums.
+/// Column sums need partial sums, whose width the scratch memory limits.
 Status check_column_sums(const MatrixView& matrix) {
   if (matrix.columns <= kernels::widest_column_sums) return {};
   return Status(StatusCode::unsupported, fmt::format("a layer of {} neurons is wider than {}, the most here",
@@ -116,7 +116,7 @@ class CudaDevice : public Device {
     EGT_TRY(begin_held(stream));
     return put(stream, work, std::forward<Launch>(launch));
   }
-  /// The same, but never held back.
+  /// As `put_held`, but never held back.
   template <typename Launch>
   Status put(Stream& any, std::string_view work, Launch&& launch) {
     CudaStream& stream = as_cuda(any);
@@ -132,7 +132,7 @@ class CudaDevice : public Device {
 
   const int index_;
   const DeviceInfo info_;
-  const bool overlaps_ = kernels::can_start_early();  // the device is the thread's current one
+  const bool overlaps_ = kernels::can_start_early();  // about the thread's current device, which is this one
   const int capability_;
   CudaSharedMemory shared_;
   CudaSignals signals_;
@@ -224,7 +224,7 @@ Status CudaDevice::start(const Gemm& gemm, Stream& stream) {
   if (const Support support = supports(gemm.precision); !support.yes())
     return Status(StatusCode::unsupported, support.why_not);
   if (gemm.d.count() == 0) return {};
-  if (gemm.a.count() == 0)  // an empty sum: only beta applies
+  if (gemm.a.count() == 0)  // a sum without terms: only beta applies
     return put_held(stream, gemm.name,
                     [&](CudaStream& s) { return kernels::scale(launch_on(s), gemm.d, gemm.beta); });
   EGT_TRY(begin_held(stream));
@@ -233,7 +233,7 @@ Status CudaDevice::start(const Gemm& gemm, Stream& stream) {
   return gemms_.multiply(gemm, as_cuda(stream));
 }
 
-/// If work may be held back, splits it so that no operation lasts much longer than a millisecond.
+/// Splits the work into pieces if it may be held back, so that none lasts much longer than a millisecond.
 Status CudaDevice::start(const Activation& call, Stream& stream) {
   const auto& [h, bias, extreme] = call;
   constexpr std::int64_t turns_of_a_piece = 100'000'000;

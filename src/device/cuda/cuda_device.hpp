@@ -16,8 +16,8 @@ Result<int> cuda_device_count();
 /// Why no GPU can be used, in one line; empty if one can.
 std::string cuda_unavailable_reason();
 
-/// Opens the GPU with CUDA index `index`, from 0. unavailable: it does not exist, or this program contains no
-/// machine code for it. It becomes the calling thread's current CUDA device.
+/// Opens the GPU with CUDA index `index`, from 0, and makes it the calling thread's current CUDA device.
+/// Errors: unavailable if it does not exist, or if this program contains no machine code for it.
 Result<std::unique_ptr<Device>> open_cuda_device(int index);
 
 /// Linked runtime version, and the newest that the driver supports (empty without a driver): "13.0".

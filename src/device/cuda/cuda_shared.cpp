@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* backend = "cuda";
 
-/// Maps errors that devices or system limits cause to another code, since they are not bugs of the program.
+/// The same error with another code: the device or a system limit causes it, not a bug (internal).
 Status told_as(StatusCode code, const Status& status) {
   return Status(code, status.what(), status.native());
 }

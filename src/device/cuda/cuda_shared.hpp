@@ -20,8 +20,8 @@ struct SharedHandle;
 /// Memory that one GPU shares with other processes of its node through CUDA IPC handles. Thread-safe.
 class CudaSharedMemory {
  public:
-  /// An IPC handle refers to the driver's whole suballocation block. A multiple of this size has a block of
-  /// its own.
+  /// An IPC handle refers to the driver's whole suballocation block. An allocation of a multiple of this size
+  /// has a block of its own.
   static constexpr std::size_t granularity = std::size_t{2} << 20;
 
   CudaSharedMemory(int device, std::string pci_bus_id)
@@ -32,14 +32,14 @@ class CudaSharedMemory {
   Result<Buffer> open(const std::string& handle);
 
  private:
-  /// CUDA cannot open an IPC handle in the process that created it. So shared memory is recorded by its
-  /// token.
+  /// CUDA cannot open an IPC handle in the process that created it. So `open` finds this process's own shared
+  /// memory here, by its token.
   struct Own {
     std::mutex mutex;
     std::map<std::uint64_t, void*> memory;
   };
   Result<Buffer> open_own(const SharedHandle& handle);
-  /// Checks that this GPU can access the memory of the handle.
+  /// Checks that this GPU can access the memory of the GPU that the handle identifies.
   Status check_peer_access(const SharedHandle& handle) const;
 
   const int device_;
@@ -47,8 +47,8 @@ class CudaSharedMemory {
   const std::shared_ptr<Own> own_ = std::make_shared<Own>();
 };
 
-/// Signals in host memory through the driver's stream memory operations. The memory must be registered. Calls
-/// that enqueue return a cudaError_t as an int.
+/// Writes and awaits signals in registered host memory, by the driver's stream memory operations. Calls that
+/// enqueue return a cudaError_t as an int.
 class CudaSignals {
  public:
   Result<Buffer> register_pages(int device, void* pages, std::size_t bytes);

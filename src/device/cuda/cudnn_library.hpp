@@ -86,7 +86,7 @@ class CudnnLibrary {
     if (status == CUDNN_STATUS_SUCCESS) return {};
     return stream.keep(cudnn_status(status, doing));
   }
-  /// The same for a custom kernel: `start(launch)` returns a cudaError_t as an int.
+  /// As `enqueue`, for a custom kernel: `start(launch)` returns a cudaError_t as an int.
   template <typename Start>
   Status launch(Stream& any, std::string_view doing, Start&& start) {
     EGT_TRY(check_takes_products(any));  // and therefore has scratch memory

@@ -41,7 +41,7 @@ std::uint64_t words_of(const auto& call) {
 
 template <typename T>
 void enqueue_on(HostStream& stream, const T& call) {
-  // An operation of its own: if the verification does not run, its words stay counted.
+  // An operation of its own: if the verification does not run, its words remain counted as mismatches.
   if constexpr (std::is_same_v<T, Verify> || std::is_same_v<T, VerifyAndFill> || std::is_same_v<T, VerifySum>)
     stream.enqueue([report = call.report, words = words_of(call)] {
       report->count += words;
@@ -151,7 +151,7 @@ std::uint64_t HostDevice::available_to_rank(const NodeMemory& node) const {
   return std::min(node.available_bytes, std::max(unused, node.available_bytes / local_size_));
 }
 
-/// Reserves `bytes` of the share; false if less is left.
+/// Reserves `bytes` of this rank's share; false if less is left.
 bool HostDevice::reserve(std::size_t bytes) {
   std::uint64_t allocated = allocated_bytes_;
   do {

@@ -12,8 +12,8 @@
 
 namespace egt {
 
-/// A host event. Recordings are numbered, and a wait refers to the last recording when it was enqueued.
-/// Thread-safe.
+/// A host event. Recordings are numbered, and a wait refers to the newest recording at the time it is
+/// enqueued. Thread-safe.
 class HostEvent final : public Event {
  public:
   using Event::Event;

@@ -9,7 +9,7 @@ namespace {
 
 using math::Bracket;
 
-constexpr std::int64_t rows_per_task = 1;  ///< a row has thousands of sample times
+constexpr std::int64_t rows_per_task = 1;  ///< one is enough work: a row has thousands of sample times
 
 /// running[i] = the running max of the row's finite times. Returns how many samples increased it.
 std::int64_t scan_times(const double* times, std::vector<double>& running) {
@@ -25,7 +25,7 @@ std::int64_t scan_times(const double* times, std::vector<double>& running) {
   return counting;
 }
 
-/// Finds the brackets of one element's timeline in one stream.
+/// Finds the brackets of all timeline steps in one row: a batch element's samples of one stream.
 void find_brackets(const StreamFusion& call, std::int64_t row, Bracket* brackets) {
   const FusionShape& shape = call.shape;
   const std::int64_t element = row / shape.streams, samples = shape.samples[row % shape.streams];
@@ -50,7 +50,7 @@ void interpolate_sample(const float* values, std::int64_t dim, const Bracket& br
   for (std::int64_t i = 0; i < dim; ++i) out[i] = math::interpolate(left[i], right[i], bracket.weight);
 }
 
-/// Fuses one step of one element over all streams.
+/// Interpolates one step of one batch element in all streams. `row`: batch element * steps + step.
 void fuse_step(const StreamFusion& call, std::int64_t row, const Bracket* brackets) {
   const FusionShape& shape = call.shape;
   const std::int64_t element = row / shape.steps, step = row % shape.steps;

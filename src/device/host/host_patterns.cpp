@@ -46,7 +46,7 @@ EGT_FOR_EVERY_CPU void fill_range(std::uint32_t* words, const Pattern& pattern, 
   });
 }
 
-/// Its word was counted as equal before.
+/// Also increments `count`, because the word was counted as equal before.
 void add_mismatch(Mismatches& report, std::uint64_t index, std::uint32_t expected, std::uint32_t actual) {
   ++report.count;
   report.first_index = std::min(report.first_index, index);
@@ -67,8 +67,8 @@ void add_report(Mismatches& report, const Mismatches& other) {
   report.samples += other.samples;
 }
 
-/// Per block, ORs all differences, and compares single words only if the result is not 0. Its `count` is the
-/// change of the words to verify (modulo 2^64).
+/// Per block, ORs all differences, and compares single words only if the result is not 0. The returned
+/// `count` is the change of the caller's count: minus the equal words (modulo 2^64).
 EGT_FOR_EVERY_CPU Mismatches verify_range(const std::uint32_t* words, const Pattern& expected,
                                           std::uint64_t begin, std::uint64_t end) {
   Mismatches report = Mismatches::none();
@@ -88,7 +88,7 @@ EGT_FOR_EVERY_CPU Mismatches verify_range(const std::uint32_t* words, const Patt
   return report;
 }
 
-/// Works in pieces that stay in the cache between verification and refill.
+/// Works in pieces that stay in the cache between verification and rewrite.
 Mismatches verify_and_fill_range(std::uint32_t* words, const Pattern& expected, const Pattern& next,
                                  Direction direction, std::uint64_t begin, std::uint64_t end) {
   Mismatches report = Mismatches::none();
@@ -103,7 +103,7 @@ Mismatches verify_and_fill_range(std::uint32_t* words, const Pattern& expected, 
   return report;
 }
 
-/// `terms`: `elements` each, contiguous.
+/// `terms`: `count` vectors of `elements` elements, contiguous.
 template <typename T>
 EGT_FOR_EVERY_CPU Mismatches verify_sum_range(const T* sum, const T* terms, int count, std::uint64_t elements,
                                               std::uint64_t begin, std::uint64_t end) {

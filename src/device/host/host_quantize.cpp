@@ -7,7 +7,7 @@
 namespace egt::host {
 namespace {
 
-/// Bits of the max magnitude. Compared as integers, infinity and NaN order above all other values.
+/// Bits of the max magnitude. Compared as integers, infinity and NaN are above all other values.
 template <typename X>
 std::uint32_t largest_magnitude(const MatrixView& x, HostStream& stream) {
   std::atomic<std::uint32_t> largest{0};

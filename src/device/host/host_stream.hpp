@@ -36,7 +36,7 @@ class HostStream final : public Stream {
 
   /// Enqueues the task. Thread-safe.
   void enqueue(Task task);
-  /// The same for a task that also runs after an error.
+  /// As `enqueue`, for a task that also runs after an error.
   void enqueue_always(StatusTask task);
 
   /// The first error of the work done so far.

@@ -19,7 +19,7 @@ T increase(T& value, T by) {
   return std::atomic_ref<T>(value).fetch_add(by, std::memory_order_relaxed);
 }
 
-/// Sorts the points by tile and accumulates each tile. Call the steps in order.
+/// Sorts the points by tile and sums each tile's points. `run` calls the steps in order.
 class Voxelizer {
  public:
   Voxelizer(const Voxelization& call, HostStream& stream)
@@ -110,7 +110,7 @@ class Voxelizer {
     }
   }
 
-  /// `sums` is null for a tile without points.
+  /// Writes all voxels of a tile. `sums`: null if the tile has no points.
   void write_tile(std::uint32_t tile, const Sums* sums) const {
     const VoxelLocator& grid = locator_;
     const std::uint32_t first[3] = {tile % grid.tiles[0] * math::tile_x,

@@ -64,7 +64,7 @@ void WorkerPool::serve() {
   }
 }
 
-/// A hold that lasts too long fails the next task. The chunk is computed in any case.
+/// Waits while work is held. If that times out, the chunk is still computed, and the next task fails.
 void WorkerPool::take_chunk(std::int64_t chunk, const std::function<void(std::int64_t)>& body) const {
   if (hold_) static_cast<void>(hold_->wait());
   body(chunk);

@@ -13,11 +13,11 @@
 
 namespace egt {
 
-/// While set, work that has not started waits.
+/// Flag of a device: while it is set, work that has not started waits.
 class HostHold {
  public:
   void set(bool is_held) { is_held_ = is_held; }
-  /// timeout: held for too long.
+  /// Waits while the flag is set. timeout: for longer than Device::longest_hold_seconds.
   Status wait() const;
 
  private:
@@ -32,7 +32,7 @@ class WorkerPool {
   /// `hold`: checked before each chunk; null: none.
   explicit WorkerPool(int threads, std::shared_ptr<const HostHold> hold = {});
   ~WorkerPool();
-  /// unavailable: fewer threads could be started; they share the work.
+  /// unavailable: not all threads could be started. Those that run share the work.
   const Status& status() const { return status_; }
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;

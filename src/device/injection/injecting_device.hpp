@@ -11,19 +11,20 @@
 
 namespace egt {
 
-/// A device with injected faults. Each begins at a call of this class, from any thread.
+/// A device with injected faults. Each fault is started by a call of a member function, from any thread.
 class InjectingDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
 
   /// Operations that compute are skipped from now on, so results are the previous memory contents. Memory,
-  /// copies, patterns and their checks, digests, flags and streams still work, so the device appears busy.
+  /// copies, patterns and their checks, digests, signals and streams still work, so the device appears busy.
   void make_idle() { idle_ = true; }
   /// Call number `call` (from 1) of those that can fail returns a hardware error. So does every later call,
-  /// as after such an error in CUDA. `on_strike` runs in that call, on its thread. Only the first use counts.
+  /// as after such an error in CUDA. The failing call runs `on_strike` on its thread. Only the first call of
+  /// fail_at has an effect.
   ///
-  /// Work on host streams continues, whereas a failed GPU would stop. So from then on memory is leaked until
-  /// the process exits.
+  /// Work on host streams continues, whereas a failed GPU would stop. To keep its memory valid, freed memory
+  /// is leaked from then on.
   void fail_at(std::uint64_t call, std::function<void()> on_strike) {
     if (fails_.load()) return;
     on_strike_ = std::move(on_strike);

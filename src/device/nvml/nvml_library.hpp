@@ -77,9 +77,9 @@ static_assert(sizeof(EventData) == 32);
 constexpr unsigned field_memory_temperature = 82;  ///< NVML_FI_DEV_MEMORY_TEMP, degrees Celsius
 constexpr unsigned field_power_instant = 186;      ///< NVML_FI_DEV_POWER_INSTANT, milliwatts
 
-/// NVML_FI_DEV_CLOCKS_EVENT_REASON_*: how long clocks were throttled, in nanoseconds. The last two have other
-/// numbers in drivers of early 2025, which current drivers use for mean power smoothing. That value does not
-/// have 64 bits, so the type distinguishes them.
+/// NVML_FI_DEV_CLOCKS_EVENT_REASON_*: how long clocks were throttled, in nanoseconds. Drivers of early 2025
+/// use other numbers for the last two (`*_2025`), which current drivers use for mean power smoothing. That
+/// value is not a 64-bit type, so the type distinguishes them.
 constexpr unsigned field_power_cap_time = 74;
 constexpr unsigned field_sw_thermal_time = 75;
 constexpr unsigned field_hw_thermal_time = 270, field_hw_thermal_time_2025 = 252;
@@ -126,7 +126,7 @@ class Library {
   Symbol find(const char* name, const char* older_name = nullptr) const;
   explicit Library(void* handle) : handle_(handle) {}
 
-  void* const handle_;  ///< before the functions, which are looked up in it
+  void* const handle_;  ///< declared before the functions, which are looked up in it
 
  public:
   template <typename... Arguments>

@@ -40,7 +40,7 @@ class LinkReader {
   }
 
  private:
-  /// The output argument of an NVML function of the device; none if the call fails.
+  /// The output argument of an NVML function of the device; std::nullopt if the call fails.
   template <typename T, typename Function, typename... Arguments>
   std::optional<T> get(Function function, Arguments... arguments) const {
     T value{};

@@ -54,7 +54,7 @@ std::optional<double> seconds(const nvml::FieldValue& field) {
   return *nanoseconds * 1e-9;
 }
 
-/// Unsupported or not permitted. The device is still responding.
+/// True if the call is unsupported or not permitted: the device still responds.
 bool is_refusal(nvml::Code code) {
   return code == nvml::invalid_argument || code == nvml::not_supported || code == nvml::no_permission ||
          code == nvml::no_data || code == nvml::deprecated;
@@ -82,10 +82,10 @@ class NvmlSensor final : public Sensor {
   Result<SensorCounters> counters() override;
 
  private:
-  /// Answers collected during one call of this object.
+  /// Responses of NVML during one call of this object.
   struct Answers {
     int given = 0;
-    nvml::Code lost = nvml::success;  ///< or why the GPU no longer works
+    nvml::Code lost = nvml::success;  ///< or the error of a lost GPU or one that needs a reset
   };
 
   /// Calls an NVML function of the device if the library has it. Returns whether it succeeded.
@@ -97,7 +97,7 @@ class NvmlSensor final : public Sensor {
     answers_.given += code == nvml::success || is_refusal(code);
     return code == nvml::success;
   }
-  /// The same for functions with a T as output argument.
+  /// As `ask`, for functions with a T as output argument.
   template <typename T, typename... Parameters, typename... Arguments>
   std::optional<T> get(nvml::Library::Function<nvml::DeviceHandle, Parameters...> function,
                        Arguments... arguments) {
@@ -128,7 +128,7 @@ class NvmlSensor final : public Sensor {
   std::vector<std::string> untold_;
 };
 
-/// Fields without an answer keep an error code.
+/// Fields that NVML does not fill in get an error code.
 void NvmlSensor::fields(std::span<nvml::FieldValue> requests) {
   for (nvml::FieldValue& request : requests) request.code = nvml::not_supported;
   if (!ask(library_->field_values, static_cast<int>(requests.size()), requests.data()))
@@ -155,7 +155,7 @@ ThrottleTimes NvmlSensor::throttle_times() {
           first_of(seconds(f[4]), seconds(f[5]))};
 }
 
-/// Falls back to the older calls if the fields are not supported: up to Ampere.
+/// Falls back to NVML's older calls if the fields are not supported (up to Ampere).
 LinkCounters NvmlSensor::link_counters(unsigned link) {
   std::array<nvml::FieldValue, 5> f{};
   f[0].field = nvml::field_nvlink_crc;
@@ -177,7 +177,7 @@ LinkCounters NvmlSensor::link_counters(unsigned link) {
   return counters;
 }
 
-/// A link without a state does not exist on the device.
+/// Skips links without a state, which the device does not have.
 void NvmlSensor::read_links(SensorCounters& counters) {
   for (unsigned link = 0; link < nvml::max_links; ++link) {
     const auto state = get<unsigned>(library_->nvlink_state, link);

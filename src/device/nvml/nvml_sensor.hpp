@@ -12,15 +12,15 @@ namespace egt {
 /// index, since NVML orders GPUs differently than CUDA. The library is loaded only here, so that the program
 /// starts without a driver. `unavailable`: no such library or device.
 ///
-/// Power is instantaneous if the driver supports it (otherwise a one-second average). ECC errors count since
-/// the driver was loaded. NVML's lifetime count is updated late, while this one is never reset as long as the
-/// GPU is in use. NVLink errors are reported per link and in total.
+/// Power is instantaneous if the driver supports it (otherwise a one-second average). ECC counters start at 0
+/// when the driver is loaded and are not reset while the GPU is in use. NVML's lifetime counters are not
+/// used, since they are updated late. NVLink errors are reported per link and in total.
 ///
 /// Xids are reported by NVML's events or the kernel log (`kernel_log`; often readable only by root) after
 /// this call, up to 16 per number. An Xid reported by both counts once. Its time is that of the read that
 /// returned it. Unreadable sources are in `SensorLimits::untold`.
 ///
-/// A GPU is lost if NVML reports that or that it needs a reset. No answer at all is `unavailable`.
+/// A GPU is lost if NVML reports it lost or in need of a reset. No response at all is `unavailable`.
 Result<std::unique_ptr<Sensor>> open_nvml_sensor(const std::string& device,
                                                  const char* library = "libnvidia-ml.so.1",
                                                  const std::string& kernel_log = "/dev/kmsg");

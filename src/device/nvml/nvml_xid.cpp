@@ -18,7 +18,7 @@ namespace {
 
 constexpr int max_reads = 4096;  ///< per call: a flood must not block the caller
 
-/// Removes a number and its terminator from the front of `text`; none if it starts otherwise.
+/// Removes a number and its terminator from the front of `text`; std::nullopt if it starts otherwise.
 std::optional<unsigned> take_number(std::string_view& text, int base, std::string_view ends) {
   unsigned value = 0;
   const char* const end = text.data() + text.size();

@@ -20,12 +20,12 @@ struct PciAddress {
   bool operator==(const PciAddress&) const = default;
 };
 
-/// Parses "00000000:18:00.0" or "0000:18:00"; none for other text.
+/// Parses "00000000:18:00.0" or "0000:18:00"; std::nullopt for other text.
 std::optional<PciAddress> parse_pci_address(std::string_view text);
 
 /// Parses a kernel log line like "NVRM: Xid (PCI:0000:18:00): 79, pid=7, GPU has fallen off the bus." or, for
-/// a MIG instance, "NVRM: Xid (PCI:0000:18:00 GPU-I:05 GPU-CI:01): 94, ..". None for other lines and other
-/// GPUs. The time is 0.
+/// a MIG instance, "NVRM: Xid (PCI:0000:18:00 GPU-I:05 GPU-CI:01): 94, ..". std::nullopt for other lines and
+/// other GPUs. The returned time is 0.
 std::optional<XidEvent> parse_xid(std::string_view line, const PciAddress& gpu);
 
 /// Kernel log lines written after this was opened.
@@ -61,8 +61,8 @@ class XidEvents {
   EventSet set_;
 };
 
-/// All Xids of one GPU, from NVML and the kernel log. Both may report the same one, or only one of them (a
-/// GPU that fell off the bus has no more events).
+/// All Xids of one GPU, from NVML and the kernel log. Both may report the same Xid, or only one of them. For
+/// example, NVML has no events of a GPU that fell off the bus.
 class XidList {
  public:
   static constexpr std::size_t max_of_one_kind = 16;  ///< later Xids of the same number are dropped

@@ -46,7 +46,7 @@ std::optional<CpuTicks> cpu_ticks(const fs::path& root, const std::vector<int>& 
   return sum;
 }
 
-/// Percent busy since `before`, which is updated; none if no tick has passed.
+/// Percent busy since `before`, which is updated; std::nullopt if no tick has passed.
 std::optional<double> busy_percent(std::optional<CpuTicks>& before, const std::optional<CpuTicks>& now) {
   const std::optional<CpuTicks> last = std::exchange(before, now);
   if (!last || !now || now->total <= last->total || now->busy < last->busy) return std::nullopt;
@@ -101,7 +101,7 @@ std::optional<double> cpufreq_clock(const fs::path& root, const std::vector<int>
   return sum / count;
 }
 
-/// The same from /proc/cpuinfo.
+/// As `cpufreq_clock`, from /proc/cpuinfo.
 std::optional<double> cpuinfo_clock(const fs::path& root, const std::vector<int>& cpus) {
   std::ifstream in(root / "proc/cpuinfo");
   double sum = 0;
@@ -133,7 +133,7 @@ class PackageEnergy {
     }
   }
 
-  /// Joules since construction; none if a package cannot be read.
+  /// Joules since construction; std::nullopt if a package cannot be read.
   std::optional<double> joules() {
     if (packages_.empty()) return std::nullopt;
     for (Package& package : packages_) {
@@ -184,8 +184,8 @@ class HostSensor final : public Sensor {
 
  private:
   std::optional<double> power(std::optional<double> joules);
-  /// Errors of all memory controllers, including those that can no longer be read; none if no controller can
-  /// be read. A counter below its last value was reset and has counted from 0 again.
+  /// Errors of all memory controllers, including those that can no longer be read; std::nullopt if no
+  /// controller can be read. A counter below its last value was reset and has counted from 0 again.
   std::optional<std::uint64_t> memory_errors(const char* file);
 
   const std::vector<int> cpus_;
@@ -204,7 +204,7 @@ class HostSensor final : public Sensor {
 std::optional<double> HostSensor::power(std::optional<double> joules) {
   const Clock::time_point now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - time_before_).count();
-  if (!joules || seconds <= 0) return std::nullopt;  // the next reading is the mean since the last one
+  if (!joules || seconds <= 0) return std::nullopt;  // the next reading covers this time, too
   time_before_ = now;
   return (*joules - std::exchange(joules_before_, *joules)) / seconds;
 }

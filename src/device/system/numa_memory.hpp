@@ -23,7 +23,7 @@ class NumaMemory {
   Status bind_thread(int node);
   /// Restores allocation on the node where this thread runs.
   void release_thread();
-  /// The node that contains all pages of this memory; none if there are several or it is unknown.
+  /// The node that contains all pages of this memory; std::nullopt if there are several or it is unknown.
   std::optional<int> node_of(const void* data, std::size_t bytes) const;
 
  private:

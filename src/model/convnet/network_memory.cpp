@@ -70,7 +70,7 @@ Status NetworkMemory::take_gradients(Stream& stream) {
     gradients_[index_of(tensor)] = gradient_memory_.back().data();
     return {};
   };
-  gradients_.back() = activations_.back().data();  // overwrites the logits
+  gradients_.back() = activations_.back().data();  // the gradient of the logits overwrites the logits
   for (std::size_t l = plan_.layers.size(); l-- > 0;) {
     const NetworkLayer& layer = plan_.layers[l];
     if (layer.skip > 0 && gradient_of(layer.skip) == nullptr)

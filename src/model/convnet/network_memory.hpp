@@ -50,7 +50,7 @@ class NetworkMemory {
   Buffer images, labels, losses, larger;  ///< see ConvNet
   Buffer ones;                            ///< fp32, one per image
   Buffer zero;           ///< fp32, one per channel of the widest tensor: the bias of layers without one
-  Buffer unused;         ///< same size; receives column sums that are not used
+  Buffer unused;         ///< as large as `zero`; receives column sums that are not used
   Buffer narrow_logits;  ///< gradients of the logits in the compute type; empty if that is fp32
   Buffer term;           ///< a contribution that is added to an existing gradient of the same tensor
 

@@ -38,7 +38,7 @@ class GradientAllReduce {
 
   /// invalid_argument: top_k_share with gradients that are not fp32.
   Status allocate();
-  /// Replaces the bucket of the flat `gradient` by its sum over ranks. `residual`: flat as well; used only
+  /// All-reduces the bucket of the workspace's flat gradient in place. `residual`: flat as well; used only
   /// with top_k_share.
   Status sum(const GradientBucket& bucket, const Workspace& workspace, float* residual, Stream& stream);
   /// If true, each bucket needs `exchange_terms`, `sum` and `verify`, in this order.
@@ -54,14 +54,14 @@ class GradientAllReduce {
   void set_tensor_faults(std::vector<TensorFault> tensor_faults) {
     tensor_faults_ = std::move(tensor_faults);
   }
-  /// With top_k_share, writes two digests per bucket, as in Pass::tensors, for twice the workspace's
-  /// gradient: of the elements that this rank would send, and of those merged with the rest.
+  /// Known-answer test of top_k_share, with the gradient as residual. Writes two digests per bucket, as in
+  /// Pass::tensors: of the elements that this rank would send, and of these merged with the unsent ones.
   Status answer(const Workspace& workspace, Digest* answers, Stream& stream);
   /// Bytes that each rank sends per step, if all-reduces and all-gathers use a ring algorithm.
   double sent_bytes() const;
 
  private:
-  /// Selected elements of a bucket. All buckets share this memory.
+  /// Selected elements of a bucket. All buckets use the same memory, one after the other.
   SparseView selected(const GradientBucket& bucket) const;
   int slices() const { return communicator_.size(); }
   /// The given rank's slice of the bucket; empty past the last element.

@@ -21,7 +21,7 @@ struct Comparison {
   double timeout_seconds;
   Buffer pinned = {};
 
-  /// Accumulates norms over rows of `columns` elements, `whole_stride` elements apart in the whole.
+  /// Accumulates norms over rows of `columns` elements, which are `whole_stride` apart in `whole`.
   Status add(const float* own, const float* whole, std::int64_t rows, std::int64_t columns,
              std::int64_t whole_stride, Norms& norms) {
     const std::int64_t at_once = std::max<std::int64_t>(1, compared_at_once / whole_stride);
@@ -73,10 +73,10 @@ Result<double> difference_from_whole(Device& device, SplitMlp& part, MlpTrainer&
   return most;
 }
 
-/// Partial sums accumulate in another order, which changes values by the precision's rounding u. It flips a
-/// ReLU whose input is that close to 0, which affects a share of about u of them and changes their gradients
-/// completely. So the relative norm of the difference is about sqrt(u) in each layer. A missing part gives a
-/// difference of about 1.
+/// Partial sums accumulate in another order, which changes values by about the precision's rounding unit u.
+/// This flips ReLUs whose input is within u of 0: a share of about u of them, whose gradients then change
+/// completely. So the relative norm of the difference is about sqrt(u) in each layer. A missing part of the
+/// network gives a difference of about 1.
 double allowed_difference(Precision precision, int layers) {
   const double u = precision == Precision::fp32 ? 0x1p-24 : precision == Precision::tf32 ? 0x1p-11 : 0x1p-9;
   return std::min(0.5, 4 * std::sqrt(u * layers));

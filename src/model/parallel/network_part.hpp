@@ -17,17 +17,17 @@ struct LayerRange {
 struct NeuronRange {
   std::int64_t first = 0, count = 0;
 };
-/// Part `part` of `parts` of the neurons, in order. Part sizes differ by one at most.
+/// Divides `neurons` into `parts` ranges in order, and returns range `part`. Sizes differ by one at most.
 NeuronRange part_of(std::int64_t neurons, int parts, int part);
 
 /// Layers are split in pairs (Shoeybi et al., "Megatron-LM", 2019): the first of a pair by its outputs, the
 /// second by its inputs. So a pair needs one all-reduce forward and one backward. An unpaired last layer is
 /// replicated on every rank.
 enum class LayerSplit { none, by_outputs, by_inputs };
-/// `layers`: number of layers of the whole network.
+/// `layers`: number of layers of the whole network. `tensor`: tensor-parallel parts per layer.
 LayerSplit split_of(int layer, int layers, int tensor);
 
-/// The part of a network on one rank: a range of layers, and of each of them one of `tensor` parts.
+/// The part of a network on one rank: of each layer in `layers`, tensor-parallel part `part` of `tensor`.
 struct NetworkPart {
   std::vector<std::int64_t> neurons;  ///< neurons of the whole network, input first
   LayerRange layers;
@@ -44,7 +44,7 @@ struct NetworkPart {
   /// Rows and columns of the whole weight matrix of layer l that this part holds.
   NeuronRange outputs(std::size_t l) const;
   NeuronRange inputs(std::size_t l) const;
-  /// Neurons of this part's activations, the part's input first.
+  /// Neurons on this rank per layer: the inputs of the first layer, then the outputs of each layer.
   std::vector<std::int64_t> local_neurons() const;
 };
 

@@ -171,12 +171,12 @@ Status SplitMlp::exchange(const PipelineOperation& operation) {
 Result<bool> SplitMlp::make_input(MatrixView input) {
   if (!config_.make_input || rows_ > 0) return false;
   EGT_TRY(config_.make_input(sequence_, samples(micro_batch_).first, input, *stream_));
-  if (!part_.has_input()) return true;  // the last stage's own input, for its targets
+  if (!part_.has_input()) return true;  // the last stage needs the input only for its targets
   EGT_TRY(digest_matrix({TensorKind::activation, -1}, input, false));
   return true;
 }
 
-/// A GEMM over a part of the inputs, or for the gradient of a part of the outputs, gives a partial sum.
+/// All-reduces GEMM results that are partial sums, since this rank has a part of the inputs or outputs.
 Status SplitMlp::after(const Operation& operation, const PassTensor& tensor) {
   const LayerSplit split = part_.split(static_cast<std::size_t>(tensor.layer));
   const bool is_partial = (tensor.kind == TensorKind::product && split == LayerSplit::by_inputs) ||
@@ -221,7 +221,7 @@ Status SplitMlp::digest(const PassTensor& tensor, WordsView words, bool is_of_pe
   return device_.digest(words, next_digest_++, *stream_);
 }
 
-/// Zeroes the rest of the last word, as Pass does.
+/// Zeroes the unused bytes of the last word, since digests read whole words.
 Status SplitMlp::digest_matrix(const PassTensor& tensor, MatrixView matrix, bool is_of_peers) {
   constexpr std::size_t word = sizeof(std::uint32_t);
   if (!next_digest_) return {};

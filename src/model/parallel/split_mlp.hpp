@@ -20,7 +20,7 @@
 
 namespace egt {
 
-/// One rank's communicators per dimension, numbered as the parts are. The size is 1 for one part.
+/// One rank's communicator per dimension, with one rank per part, in order. Size 1: not split this way.
 struct PlanCommunicators {
   Communicator& data;
   Communicator& tensor;
@@ -48,7 +48,7 @@ struct SplitStep {
   std::optional<double> loss;
   double step_ms = 0;                   ///< from its first to its last work
   std::optional<double> since_last_ms;  ///< from the end of the previous step to its own, if known
-  double outside_ms = 0;                ///< thereof: exchanges and all-reduces, with communication wait
+  double outside_ms = 0;  ///< portion of step_ms in exchanges and all-reduces, with communication wait
 };
 
 /// One tensor of a pass that is compared with a repetition.
@@ -126,10 +126,10 @@ class SplitMlp final : private mlp::PassObserver {
   Status compute(const PipelineOperation& operation);
   Status exchange(const PipelineOperation& operation);
   Status sum_over_tensor(MatrixView matrix);
-  /// Enqueues the all-reduces of a pass on the existing memory contents.
+  /// Enqueues only the all-reduces of a pass, on existing memory contents, for a step that computes nothing.
   Status sums_of(const PipelineOperation& operation);
   Status sum_over_data();
-  /// Records the time if the step is measured.
+  /// Enqueues communication, and records its time if the step is measured.
   template <typename Enqueue>
   Status outside(const Enqueue& enqueue);
   Status digest(const PassTensor& tensor, WordsView words, bool is_of_peers);
@@ -184,7 +184,7 @@ class SplitMlp final : private mlp::PassObserver {
 /// value is not finite. `whole`: trains the whole network on this device alone. Waits.
 Result<double> difference_from_whole(Device& device, SplitMlp& part, MlpTrainer& whole,
                                      double timeout_seconds);
-/// Upper bound of that difference caused by rounding; see gradient_difference.cpp.
+/// Upper bound of difference_from_whole caused by rounding alone; see gradient_difference.cpp.
 double allowed_difference(Precision precision, int layers);
 
 /// Forward plus backward time in ms of each layer's GEMMs and activation on this device with `rows` samples,

@@ -198,7 +198,7 @@ Status RetrievalModel::Impl::make_shard(std::int64_t step, std::int64_t shard) {
   return device.flip(VectorView{gradient, ElementType::f32, layout.size()}.words(), *flip, *stream);
 }
 
-/// The slots contain gradients and losses. Losses accumulate by row of a shard.
+/// Adds the slots of all shards, in shard order: gradients, and losses per row of a shard.
 Status RetrievalModel::Impl::sum_shards() {
   const std::int64_t ranks = communicator.size();
   EGT_TRY(communicator.all_gather(own_slots.data(), all_slots.data(), own_slots.bytes(), *stream));
@@ -271,7 +271,7 @@ Status RetrievalModel::Impl::meet() {
   return communicator.all_gather(own_larger.data(), larger.data(), sizeof(std::int32_t), *stream);
 }
 
-/// Row 0 of the memory is the first pair of the blocks.
+/// Encodes both sides of the blocks. Row 0 of both outputs is the first pair of the first block.
 Status RetrievalModel::Impl::encode(const BlockRange& blocks, const Buffer& queries_out,
                                     const Buffer& documents_out) {
   for (std::int64_t i = 0; i < blocks.count; ++i) {

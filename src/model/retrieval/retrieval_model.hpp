@@ -55,8 +55,8 @@ enum class RetrievalPart {
   embeddings,  ///< of a block's queries in an evaluation; `index` is the block
 };
 
-/// An injected fault in words of one part. It strikes only on the rank that sets it, and only if that rank
-/// computes the part.
+/// An injected fault in words of one part. It takes effect only on the rank that sets it, and only if that
+/// rank computes the part.
 struct RetrievalFault {
   RetrievalPart part = RetrievalPart::gradient;
   std::int64_t index = 0;
@@ -78,7 +78,8 @@ class RetrievalModel {
  public:
   static constexpr std::int64_t depth = 2;
 
-  /// Both must outlive the model. Errors: those of check_retrieval and of the device, out_of_memory first.
+  /// Device and communicator must outlive the model. Errors: those of check_retrieval and of the device,
+  /// mainly out_of_memory.
   static Result<std::unique_ptr<RetrievalModel>> create(Device& device, Communicator& communicator,
                                                         const RetrievalConfig& config);
   ~RetrievalModel();
@@ -93,12 +94,12 @@ class RetrievalModel {
   /// `retire_step` does. With EvaluationScope::all, times begin after a barrier of all ranks.
   Result<RetrievalScores> evaluate(EvaluationScope scope, double timeout_seconds);
 
-  /// Waits as well, but for no peer. Before any evaluation the embeddings are zeros.
+  /// Waits for this rank's stream, not for peers. Before any evaluation the embeddings are zeros.
   Result<RetrievalDigests> digests(double timeout_seconds);
 
   /// Injects a fault into words of the weights, after the last enqueued step.
   Status tamper_weights(const Flip& flip);
-  /// Applies to every step and evaluation enqueued from now on; none: stops the injection.
+  /// Applies to every step and evaluation enqueued from now on; std::nullopt: stops the injection.
   void set_tensor_faults(std::optional<RetrievalFault> tensor_faults);
 
   const RetrievalConfig& config() const;

@@ -17,7 +17,7 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-/// None if `text` is not an IPv4 or IPv6 address.
+/// std::nullopt if `text` is not an IPv4 or IPv6 address.
 std::optional<Address> parse_address(const std::string& text, int port);
 int port_of(const Address& address);
 

@@ -61,8 +61,8 @@ bool HeartbeatLink::next_frame() {
   return true;
 }
 
-/// Data that the peer sent before the link broke must still be read. `take` then detects the end of the
-/// stream, but no longer the error.
+/// Keeps the link readable, since data that the peer sent before the link broke must still be read. `take`
+/// then detects the end of the TCP stream, but no longer the error, which is therefore stored here.
 void HeartbeatLink::stop_sending(int error) {
   if (error != EPIPE && error_ == 0) error_ = error;
   waiting_.clear();
@@ -95,7 +95,7 @@ bool HeartbeatLink::receive() {
   return count > 0;
 }
 
-/// A process that exits, or a host that reboots, resets the connection instead.
+/// Only a broken network gives these errors: an exiting process or a rebooting host resets the connection.
 bool HeartbeatLink::was_cut() const {
   return error_ == ETIMEDOUT || error_ == EHOSTUNREACH || error_ == ENETUNREACH || error_ == ENETDOWN ||
          error_ == EHOSTDOWN;

@@ -40,9 +40,9 @@ class HeartbeatLink {
   bool delivered() const;
   /// Returns all complete frames received.
   std::vector<Frame> take();
-  /// The peer closed the link, it broke, or the data was invalid. Frames from before may still be readable.
+  /// True if the peer closed the link, it broke, or data was invalid. Earlier frames may still be readable.
   bool ended() const { return ended_; }
-  /// The errno that broke it; 0: none, since the peer closed it or sent invalid data.
+  /// The errno that broke the link; 0: it is intact, or the peer closed it or sent invalid data.
   int error() const { return error_; }
   /// The network broke the link, so the state of the peer's process is unknown.
   bool was_cut() const;

@@ -46,14 +46,14 @@ struct Directory {
   const std::string& token() const { return ranks.front().token; }
 };
 
-constexpr std::size_t max_strangers = 64;      ///< connections without a hello, in addition to the ranks'
+constexpr std::size_t max_strangers = 64;      ///< max connections without a hello, plus one per awaited rank
 constexpr double next_address_seconds = 0.25;  ///< as in browsers (RFC 8305)
 
 std::string hello_text(const Directory& directory, int to) {
   return Json{{"token", directory.token()}, {"rank", directory.self}, {"to", to}}.dump();
 }
 
-/// The rank that sent this hello to `self`; none: an unknown sender.
+/// The rank that sent this hello to `self`; std::nullopt: an unknown sender.
 std::optional<int> rank_of_hello(const Frame& frame, const Directory& directory) {
   if (frame.kind != FrameKind::hello) return std::nullopt;
   const Json hello = Json::parse(frame.body, nullptr, false);
@@ -161,12 +161,12 @@ Status Call::failure(StatusCode code) const {
                             there().hostname, there().port, fmt::join(tales, ", "))};
 }
 
-/// Calls the lower ranks and accepts calls of the higher ones concurrently, until each has proved that it
-/// knows the token. Addresses of a rank are called one after the other. The next one follows if earlier ones
-/// failed or did not answer at once. No attempt is aborted before one of them has reached the rank. An
-/// unreachable address therefore costs little time, and an address of another host is harmless.
+/// Connects to the lower ranks and accepts connections of the higher ones concurrently, until each has proved
+/// that it knows the token. The addresses of a rank are tried in order. The next one is tried when the
+/// earlier ones failed, or after `next_address_seconds`. Earlier attempts continue until one of them reaches
+/// the rank. An unreachable address therefore costs little time, and an address of another host is harmless.
 ///
-/// Calls from unknown peers on `listener`, a listening socket, are dropped.
+/// Connections of unknown peers on `listener`, a listening socket, are dropped.
 class Meeting {
  public:
   Meeting(const Descriptor& listener, const Directory& directory,
@@ -220,7 +220,7 @@ class Meeting {
     guests_ = std::move(waiting);
   }
 
-  /// Returns whether this guest must still send its hello. A rank that calls again was answered before.
+  /// True while the guest's hello is missing. A guest whose rank is connected already is dropped.
   bool hear(HeartbeatLink& guest) {
     const auto frames = guest.take();
     if (frames.empty()) return !guest.ended();
@@ -297,8 +297,8 @@ int port_of(const Descriptor& listener) {
   return ::getsockname(listener.get(), address.get(), &address.bytes) == 0 ? port_of(address) : 0;
 }
 
-/// If any rank fails, returns the last failing rank's reason on all ranks. Of two ranks that do not meet, the
-/// higher one calls and so knows more.
+/// If any rank fails, all ranks return the error of the highest failing rank. If two ranks cannot connect,
+/// the higher one initiated the connection, so its error is more specific.
 Status agree_on_last(Control& control, const Status& own) {
   EGT_TRY_ASSIGN(const auto reasons, all_gather(control, own.what()));
   const auto last =

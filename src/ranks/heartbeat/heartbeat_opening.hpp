@@ -18,7 +18,7 @@ struct HeartbeatConnection {
 };
 
 /// Connects every pair of ranks as described at `open_tcp_heartbeat`, and returns the connections in rank
-/// order. `own`: whether this rank has all other resources. If one rank lacks any, none connects.
+/// order. `own`: whether this rank has all other resources. If any rank lacks one, no rank connects.
 Result<std::vector<HeartbeatConnection>> open_heartbeat_connections(Control& control, const Status& own,
                                                                     double timeout_seconds);
 

@@ -15,8 +15,8 @@
 namespace egt {
 namespace {
 
-/// A peer that is silent for this long may be stopped. Its buffers must not fill with outdated news, so that
-/// the newest fits.
+/// A peer that is silent for `quiet_seconds` may be stopped. Send it one text per `quiet_period_seconds`
+/// only, so that outdated texts do not fill its buffers and the newest one fits.
 constexpr double quiet_seconds = 1, quiet_period_seconds = 1;
 constexpr double goodbye_seconds = 0.5;
 

@@ -25,7 +25,7 @@ struct Launcher {
 Launcher find_launcher();
 
 /// unavailable if `launcher` started a number of processes other than `world_size`, the size of
-/// MPI_COMM_WORLD. Each would run alone, on the first device.
+/// MPI_COMM_WORLD. Each process would then run as a single rank, on the first device.
 Status check_world_size(const Launcher& launcher, int world_size);
 
 }  // namespace egt

@@ -27,7 +27,7 @@ Share share_of(std::size_t n, int rank, int size) {
 
 }  // namespace
 
-/// Sends every peer its share of the chunk, and receives all peers' parts of this rank's share.
+/// Sends every peer its share of the chunk, and receives all peers' terms of this rank's share.
 Status MpiCollective::scatter(const Chunk& chunk, std::size_t width) {
   const std::size_t mine = share_of(chunk.count, group_.rank, group_.size).count * width;
   std::byte* part = chunk.parts;

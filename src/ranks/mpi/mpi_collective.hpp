@@ -20,7 +20,7 @@ struct SplitChoice {
   std::uint64_t next_number;  ///< of MpiWorld
 };
 
-/// One collective in progress: its tags, limits and transfers, which end with it or pass to the session.
+/// One collective in progress: its tags, limits and transfers. `end` passes unfinished ones to the session.
 class MpiCollective {
  public:
   /// `sequence`: the same on all ranks, different for each collective. `ended` aborts the collective.

@@ -143,7 +143,7 @@ Result<std::unique_ptr<Communicator>> MpiCommunicator::split(int group) {
   choices[static_cast<std::size_t>(rank())] = {group, world.next_number};
   MpiCollective collective(*group_, sequence_++, group_->interrupted);
   EGT_TRY(collective.end(collective.gather_choices(choices)));
-  // The number is the same on all ranks and new to each, so no two communicators of a pair share it.
+  // The number is the same on all ranks and new to each, so communicators with common ranks never share it.
   std::uint64_t number = 0;
   std::vector<int> members;
   int own = 0;

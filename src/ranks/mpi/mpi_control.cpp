@@ -15,7 +15,7 @@ namespace {
 
 constexpr int text_tag = 1;
 
-/// Length of a text, sent twice: a wrong one would make MPI write behind the memory of the text.
+/// Length of a text, with its inverse: a corrupted length would make MPI write beyond the text's memory.
 struct Length {
   std::uint64_t value = 0, inverse = ~std::uint64_t{0};
   Status check() const {
@@ -30,7 +30,7 @@ Length length_of(const std::string& text) {
   return {text.size(), ~std::uint64_t{text.size()}};
 }
 
-/// One collective in progress and its memory, kept together since MPI may use it after a timeout.
+/// One collective in progress and its memory. It stays allocated after a timeout, since MPI may still use it.
 struct Collective {
   MPI_Request request = MPI_REQUEST_NULL;
   std::string mine;
@@ -72,7 +72,7 @@ class MpiControl final : public Control {
   MpiSession::Impl& session_;
   MPI_Comm comm_;
   const double timeout_seconds_;
-  Status lost_;  ///< an error that this rank alone may have, so that the ranks' calls do not match any more
+  Status lost_;  ///< a possibly local error: later calls may not match those of the other ranks
   std::deque<std::shared_ptr<Message>> outgoing_;
   std::shared_ptr<Message> incoming_;
   std::deque<std::string> own_;  ///< texts that rank 0 sent to its own queue

@@ -8,8 +8,8 @@
 namespace egt {
 namespace {
 
-/// Tags of one communicator: two for each of `calls` collectives, one for each of `calls` messages of a pair.
-/// This bounds how many are in flight.
+/// Max collectives in flight per communicator, with two tags each, and max messages in flight per pair of
+/// ranks, with one tag each.
 constexpr int calls = 4096;
 constexpr int tags_of_one = 3 * calls;
 

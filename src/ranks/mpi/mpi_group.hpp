@@ -59,8 +59,8 @@ class MpiGroup {
   void interrupt();
   void abort();
   void add_child(const std::shared_ptr<MpiGroup>& child);
-  /// Tag of a collective, which also owns the next tag, and tag of a message between two ranks. Both count
-  /// from 0, alike on all ranks.
+  /// Tag of a collective, which also owns the next tag, and tag of a message between two ranks. Arguments
+  /// count from 0 and are the same on all ranks.
   int collective_tag(std::size_t sequence) const;
   int message_tag(std::size_t number) const;
   /// `ended` aborts the transfers.

@@ -42,7 +42,7 @@ bool can_copy_between_processes() {
   return ::process_vm_readv(::getpid(), &target, 1, &source, 1, 0) == sizeof to;
 }
 
-/// Otherwise Open MPI prints a line per refused copy.
+/// Disables Open MPI's copies between processes if they are denied. Otherwise it prints a line per failure.
 std::string avoid_copies_between_processes() {
   const int error = can_copy_between_processes() ? 0 : errno;
   if (error == 0) return {};
@@ -167,7 +167,7 @@ Status MpiSession::Impl::meet() {
 
 namespace {
 
-/// MPI_Finalize waits for daemons and drivers of the network. If it hangs, the rank ends without it.
+/// MPI_Finalize waits for daemons and network drivers. If it hangs, this thread ends the process.
 void end_after_a_minute(const std::stop_token& finalized) {
   std::mutex mutex;
   std::unique_lock lock(mutex);
@@ -188,7 +188,7 @@ void MpiSession::Impl::close() {
           .ok();
   if (together) {
     MPI_Comm_free(&world);
-    const auto deadline = start_thread<std::jthread>("the end of MPI", end_after_a_minute);  // or none
+    const auto deadline = start_thread<std::jthread>("the end of MPI", end_after_a_minute);  // or no limit
     MPI_Finalize();
   }
   // MPI may use pending memory until the process ends, so that memory is leaked.

@@ -11,12 +11,12 @@ namespace egt {
 /// MPI of this process, from MPI_Init_thread to MPI_Finalize, once per process. Without mpirun it has one
 /// rank. Everything opened from it must be destroyed before it.
 ///
-/// Start: MPI_Init meets the other ranks; mpirun ends the job if one dies there.
+/// Start: MPI_Init waits for the other ranks; mpirun ends the job if one exits during MPI_Init.
 /// End: the destructor waits for the other ranks for up to `finalize_seconds`, then finalizes. If a peer does
-/// not arrive, or after `abandon`, it does not finalize, so that it never hangs. The process can then exit.
-/// If MPI_Finalize itself hangs, the process ends after a minute. mpirun ends the remaining ranks, reports
-/// that one "exited improperly", and returns a nonzero code. Unreceived messages of an aborted collective do
-/// not block it.
+/// not arrive, or after `abandon`, it does not finalize, so that it never hangs, and the process can exit. If
+/// MPI_Finalize itself hangs, the process ends after a minute. In both cases mpirun ends the remaining ranks,
+/// reports that one "exited improperly", and returns a nonzero code. Unreceived messages of an aborted
+/// collective do not block the destructor.
 class MpiSession {
  public:
   static constexpr double finalize_seconds = 10;

@@ -21,7 +21,7 @@ namespace egt {
 namespace {
 
 constexpr std::size_t max_host_name = 58;  ///< a longer one overflows a buffer of Open MPI 4.1
-constexpr std::size_t session_bytes = std::size_t{4} << 20;  ///< needed by its session directory
+constexpr std::size_t session_bytes = std::size_t{4} << 20;  ///< needed by Open MPI's session directory
 
 constinit std::atomic<pid_t> starting{0};  ///< the process that is in MPI_Init; a forked child differs
 
@@ -79,7 +79,7 @@ std::string likely_cause() {
   __builtin_unreachable();
 }
 
-/// In MPI_Init: reports the cause and ends the process. Otherwise returns.
+/// If the process is in MPI_Init: reports the likely cause and ends the process. Otherwise returns.
 void end_start() {
   pid_t self = ::getpid();
   if (!starting.compare_exchange_strong(self, 0)) return;

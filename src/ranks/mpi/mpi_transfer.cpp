@@ -12,13 +12,13 @@ namespace egt {
 namespace {
 
 constexpr double withdraw_seconds = 0.2;
-/// Polling moves the bytes, piece by piece. It repeats while they arrive, and leaves the core to the compute
-/// threads while a peer is late.
+/// Polling moves the bytes, piece by piece. It repeats at once while bytes arrive. While a peer is late, the
+/// thread sleeps between polls, so that the compute threads get the core.
 constexpr double polling_seconds = 100e-6;
 constexpr std::chrono::microseconds longest_sleep{300};
 /// Piece of a message: large enough for the full rate, small enough that a poll is short.
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
-constexpr std::size_t pieces_under_way = 2;  ///< of one message, so that the next waits while one arrives
+constexpr std::size_t pieces_under_way = 2;  ///< of one message: the next is posted while one arrives
 
 Status why_ended(const TransferLimits& limits) {
   if (limits.aborted) return {StatusCode::aborted, "the collective was aborted"};

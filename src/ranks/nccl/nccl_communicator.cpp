@@ -127,8 +127,8 @@ void abort_links(const std::vector<std::shared_ptr<Link>>& links, double timeout
     link->aborted = true;
     if (!native) continue;
     ++*under_way;
-    // An abort can hang, so it runs on its own thread, which is left behind then. The thread owns all that it
-    // uses. Without a thread, the communicator remains until the process ends.
+    // An abort can hang, so it runs on its own thread, which continues after the timeout. The thread owns all
+    // that it uses. If no thread can start, the communicator remains until the process ends.
     auto thread = start_thread("NCCL's abort", [native, unfinished = std::exchange(link->unfinished, nullptr),
                                                 device = link->device, link, under_way] {
       if (select_cuda_device(device).ok()) {
@@ -262,7 +262,7 @@ Status NcclCommunicator::exchange_with_others(std::span<const Message> sends,
   constexpr const char* doing = "start an exchange";
   EGT_TRY(nccl_status(ncclGroupStart(), doing));
   const ncclResult_t begun = begin_messages(sends, receives, stream);
-  const ncclResult_t ended = ncclGroupEnd();  // also after a failure, since the group is per thread
+  const ncclResult_t ended = ncclGroupEnd();  // also after a failure, since NCCL's group state is per thread
   if (begun != ncclSuccess) return nccl_status(begun, doing, link_->native);
   return link_->settle(ended, doing);
 }
@@ -291,7 +291,7 @@ Result<std::unique_ptr<Communicator>> NcclCommunicator::split(int group) {
 }
 
 Status NcclCommunicator::split_native(int group, const std::shared_ptr<Link>& child) {
-  // Earlier calls may still run in NCCL's own thread, and NCCL refuses to split meanwhile.
+  // NCCL refuses to split while earlier calls still run in its own thread.
   EGT_TRY(link_->settle(ncclInProgress, "end what came before a split"));
   ncclConfig_t config = nonblocking();
   link_->unfinished = child;

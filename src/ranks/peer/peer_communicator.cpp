@@ -12,8 +12,8 @@ namespace egt {
 namespace {
 
 constexpr std::size_t host_chunk_bytes = std::size_t{1} << 20;    ///< fits into a cache
-constexpr std::size_t gpu_chunk_bytes = std::size_t{64} << 20;    ///< far longer than a meeting
-constexpr std::size_t pair_chunk_bytes = std::size_t{256} << 20;  ///< two GPUs: max all-reduce of a step
+constexpr std::size_t gpu_chunk_bytes = std::size_t{64} << 20;    ///< far longer than `meet`
+constexpr std::size_t pair_chunk_bytes = std::size_t{256} << 20;  ///< two GPUs: fits the max gradient bucket
 constexpr std::size_t alignment_bytes = 256;                      ///< of each rank's part
 
 constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
@@ -40,7 +40,7 @@ class PeerCommunicator final : public Communicator {
 
   Status prepare();
   void join(std::unique_ptr<PeerMemory> memory) { memory_ = std::move(memory); }
-  /// Bytes for a part from each rank and the sums of a chunk; for two ranks, two chunks of the peer.
+  /// Bytes: one part from each rank and the reduced chunk. With two ranks: two whole chunks of the peer.
   static std::size_t memory_bytes(std::size_t part_bytes, std::size_t size) { return 2 * part_bytes * size; }
 
   int rank() const override { return inner_->rank(); }
@@ -64,7 +64,7 @@ class PeerCommunicator final : public Communicator {
   Status check() override;
   void interrupt() override { inner_->interrupt(); }
   void abort() override {
-    if (memory_) memory_->give_up();  // first: the end of the other one may wait for the streams
+    if (memory_) memory_->give_up();  // first: the abort of `inner_` may wait for the streams
     inner_->abort();
   }
 
@@ -72,7 +72,7 @@ class PeerCommunicator final : public Communicator {
   Status sum(const Chunk& chunk, Stream& stream);
   Status sum_of_two(const Chunk& chunk, Stream& stream);
   Status add_parts(const Chunk& chunk, Stream& stream);
-  /// Synchronizes the streams: what follows in one runs after all that precedes the meeting in every rank's.
+  /// Barrier of all ranks' streams: work after it runs after all work before it, on every rank.
   Status meet(Stream& stream);
   Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
     return bytes > 0 ? device_.copy(to, from, bytes, stream) : Status();
@@ -83,7 +83,7 @@ class PeerCommunicator final : public Communicator {
   }
   /// Buffer of a member for the sums, in the chunk's layout.
   std::byte* sums_of(int member) const { return part_of(member, size()); }
-  /// Signals a member after the work in the stream; waits for a sender's signal.
+  /// Signals a member after the work in the stream. `await` makes the stream wait for a sender's signal.
   Status report(int member, PeerSignal which, std::uint32_t number, Stream& stream) {
     return device_.write_signal(memory_->signal(member, which, rank()), number, stream);
   }
@@ -95,8 +95,8 @@ class PeerCommunicator final : public Communicator {
   std::unique_ptr<Communicator> inner_;
   const std::size_t part_bytes_;  ///< of one rank's part of a chunk
   std::unique_ptr<PeerMemory> memory_;
-  std::uint32_t meetings_ = 0;          ///< meetings so far, or chunks for two ranks
-  std::unique_ptr<Event> last_;         ///< of the newest all-reduce
+  std::uint32_t meetings_ = 0;          ///< calls of `meet` so far; with two ranks: chunks so far
+  std::unique_ptr<Event> last_;         ///< end of the newest all-reduce
   std::unique_ptr<Event> made_, sent_;  ///< for two ranks: a chunk is ready, and sent
   std::unique_ptr<Stream> copies_;      ///< for two ranks: sends a chunk while the previous one is added
 };
@@ -111,9 +111,9 @@ Status PeerCommunicator::prepare() {
   return check();
 }
 
-/// A wait that was ended, by this rank or a peer, is ended for all enqueued work, so no later sum can be
-/// trusted. The waits end here before any thread waits for the streams, since an abort of `inner`'s parent
-/// reaches `inner` alone. A rank that learns this from a peer reports a timeout, as for a missing peer, so
+/// An abort by this rank or a peer ends the signal waits of all enqueued work, so no later all-reduce can be
+/// trusted. So this ends the waits, before any thread waits for the streams: an abort of `inner`'s parent
+/// reaches only `inner`. A rank that learns of it from a peer reports a timeout, as for a missing peer, so
 /// that it waits for the watchdog's decision.
 Status PeerCommunicator::check() {
   const Status of_inner = inner_->check();
@@ -143,8 +143,9 @@ Status PeerCommunicator::all_reduce(void* data, std::size_t count, ElementType t
   return device_.record(*last_, stream);
 }
 
-/// Peers write their parts of the next chunk after the second meeting, when all parts are reduced. They write
-/// its sums after the next first meeting, when all sums have been read.
+/// All-reduces a chunk: copies parts, `meet`, reduces, copies results, `meet`. Peers write parts of the next
+/// chunk after the second `meet`, when all parts are reduced. They write its results after the next chunk's
+/// first `meet`, when these results have been read.
 Status PeerCommunicator::sum(const Chunk& chunk, Stream& stream) {
   for (int turn = 1; turn < size(); ++turn) {  // from the next rank on, so first peers are distinct
     const int peer = (rank() + turn) % size();
@@ -161,9 +162,9 @@ Status PeerCommunicator::sum(const Chunk& chunk, Stream& stream) {
   return copy(chunk.data + after, sums + after, chunk.count * size_of(chunk.type) - after, stream);
 }
 
-/// Each rank sends the other its whole chunk, which is as many bytes as a part and its sums back. Each adds
-/// what arrived, since the order of two terms does not matter. Only the addition uses SMs, so concurrent
-/// GEMMs keep theirs. A buffer is written again once the peer has added its content.
+/// All-reduces a chunk of two ranks. Each sends its whole chunk, as many bytes as one part and its result
+/// back, and adds the peer's, since the order of two terms does not matter. Only the addition uses SMs, so
+/// concurrent GEMMs keep theirs. A buffer is written again once the peer has added its content.
 Status PeerCommunicator::sum_of_two(const Chunk& chunk, Stream& stream) {
   const int peer = 1 - rank();
   const std::uint32_t number = ++meetings_;
@@ -175,15 +176,15 @@ Status PeerCommunicator::sum_of_two(const Chunk& chunk, Stream& stream) {
   EGT_TRY(copy(place(peer), chunk.data, bytes, *copies_));
   EGT_TRY(report(peer, PeerSignal::come, number, *copies_));
   EGT_TRY(device_.record(*sent_, *copies_));
-  EGT_TRY(device_.wait(stream, *sent_));  // from here on the sum overwrites what was sent
+  EGT_TRY(device_.wait(stream, *sent_));  // from here on the result overwrites what was sent
   EGT_TRY(await(PeerSignal::come, peer, number, stream));
   const auto elements = static_cast<std::int64_t>(chunk.count);
   EGT_TRY(device_.add({chunk.data, chunk.type, elements}, {place(rank()), chunk.type, elements}, stream));
   return report(peer, PeerSignal::taken, number, stream);
 }
 
-/// Reduces in rank order, in place. The parts of lower ranks are summed in the first one's buffer, and added
-/// here as one term. The result is the same as if this rank's part were added to them.
+/// Reduces in rank order, in place. The parts of lower ranks are summed in the buffer of rank 0's part, and
+/// that sum is added to this rank's part as one term. Addition is commutative, so the result is the same.
 Status PeerCommunicator::add_parts(const Chunk& chunk, Stream& stream) {
   const auto elements = static_cast<std::int64_t>(chunk.count_of(rank()));
   if (elements == 0) return {};

@@ -14,7 +14,8 @@
 
 namespace egt {
 
-/// A rank's offer of its piece, as one line; "-" if it shares nothing.
+/// A rank's memory offered to its peers: group members, bytes, handles of memory and signal page. Sent as one
+/// line, with "-" for each if it shares nothing.
 struct PeerMemory::Offer {
   std::string members = "-";
   std::string bytes = "-";

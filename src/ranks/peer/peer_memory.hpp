@@ -16,7 +16,7 @@
 
 namespace egt {
 
-/// Signals between members: data has arrived, and data was consumed.
+/// Signals between members: data arrived in the receiver's memory, and the receiver has used it.
 enum class PeerSignal { come, taken };
 constexpr std::size_t peer_signals = 2;
 
@@ -30,8 +30,8 @@ class PeerMemory {
   static constexpr double leave_seconds = 10;
 
   /// Collective over all ranks of `control`, which return the same Status. `ranks`: those that share with
-  /// this rank, including this one, the same list on each. An empty list joins the call only and gets null.
-  /// Several groups may open theirs in one call. `bytes` per member, not initialized, equal on all members.
+  /// this rank, including this one, the same list on each. A rank with an empty list only takes part and gets
+  /// null. Several groups may open in one call. `bytes` per member, not initialized, equal on all members.
   /// The device must outlive the memory. Fails like allocate_shared and open_shared.
   static Result<std::unique_ptr<PeerMemory>> open(Device& device, Control& control, std::size_t bytes,
                                                   const std::vector<int>& ranks);
@@ -44,7 +44,7 @@ class PeerMemory {
   std::size_t bytes() const { return bytes_; }
   /// A member's piece as seen by this rank's device; 256-byte aligned.
   std::byte* data(int member) const;
-  /// A signal that `member` awaits and `sender` writes; initially 0.
+  /// The signal that `sender` writes and `member` waits for, in the member's page; initially 0.
   std::uint32_t* signal(int member, PeerSignal which, int sender) const;
   /// Ends all current and later signal waits of this rank's streams, and informs the other members. Any
   /// thread.
@@ -54,12 +54,12 @@ class PeerMemory {
 
  private:
   struct Offer;
-  /// A member's piece, allocated here or opened. Through its page, the member reports its release, and other
-  /// members report aborts and signal arrivals.
+  /// A member's memory, allocated here or opened, and its page of host memory. In the page the member reports
+  /// its release, and other members report aborts and signal arrivals.
   struct Piece {
     Buffer memory;
     std::optional<SharedPages> page;
-    Buffer registered;  ///< the page, registered with the device
+    Buffer registered;  ///< `page` as registered with this device, so that its streams can use the signals
     int process = 0;
   };
   static constexpr std::size_t released_word = 0, given_up_word = 1, first_signal = 2;
@@ -82,7 +82,7 @@ class PeerMemory {
   bool joined_ = false;  ///< all members have opened all pieces
   std::vector<Piece> pieces_;
   std::mutex giving_up_;
-  std::jthread given_up_;  ///< last: rewrites the signals repeatedly, since peers still write theirs
+  std::jthread given_up_;  ///< last: ends waits again and again, since peers still write signals
 };
 
 }  // namespace egt

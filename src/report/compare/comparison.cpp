@@ -21,7 +21,7 @@
 namespace egt {
 namespace {
 
-/// A single rank may vary by this multiple of the tolerance for all ranks together.
+/// Tolerance for the worst rank, as a multiple of the tolerance for the metric over all ranks.
 constexpr double slack_of_one = 4;
 constexpr double rounding = 1e-9;    // so that a decline of exactly 5 % does not exceed 5 %
 constexpr int max_depth = 64;        // nesting limit, since readers of Json recurse
@@ -37,7 +37,7 @@ bool is_before(const ComparedFigure& a, const ComparedFigure& b) {
   return a.configuration < b.configuration;
 }
 
-/// A test without a metric in one file is joined with its metrics in other files, since it may have failed.
+/// Joins tests that have no metric in one file, for example after a failure, with their metrics in others.
 void join_those_without_figure(std::vector<ComparedTest>& tests) {
   for (ComparedTest& test : tests) {
     if (!test.figure.empty()) continue;
@@ -70,8 +70,8 @@ bool are_alike(const ComparedFile& a, const ComparedFile& b) {
          device_models(a.result) == device_models(b.result);
 }
 
-/// Adds a missing value if an earlier file measured a metric in a configuration that a later file has too.
-/// Omitted or unmeasured tests must not count as passed.
+/// Adds a value with `is_missing` to a later file for each metric that an earlier file measured in a
+/// configuration of both. Omitted or unmeasured tests must not count as passed.
 void add_missing(const Comparison& comparison, std::vector<ComparedTest>& tests) {
   const std::vector<ComparedTest> found = tests;
   for (ComparedTest& test : tests)
@@ -195,8 +195,9 @@ int weight_of(const ComparedFile& file) {
   return verdict == "degraded" ? 1 : verdict == "fault" ? 3 : 2;
 }
 
-/// Candidates that did not complete without a fault, whatever the baseline did, and others whose verdict is
-/// worse than the baseline's (the first file). A single file is a candidate; its baseline is a pass.
+/// Finds candidates with a fault or an incomplete run, whatever the baseline's verdict, and others whose
+/// verdict is worse than the baseline's. The first file is the baseline. A single file is a candidate; its
+/// baseline is a pass.
 void find_worse_verdicts(Comparison& comparison) {
   const std::vector<std::size_t> used = comparison.used();
   const bool is_alone = used.size() == 1;

@@ -99,7 +99,7 @@ struct ComparedFigure {
   std::size_t file = 0;
   Configuration configuration;
   std::optional<double> value;           ///< at least 0; empty: not measured on every rank
-  std::optional<double> worst;           ///< worst rank, if ranks have own values
+  std::optional<double> worst;           ///< value of the worst rank, if ranks have own values
   std::optional<double> spread_percent;  ///< max over the ranks
   std::optional<double> power_w;         ///< sum over its devices
   std::optional<double> ms_per_batch;    ///< only for `bench`
@@ -107,7 +107,7 @@ struct ComparedFigure {
   bool is_missing = false;               ///< present in an earlier file only, so it has no value
   std::string failure;                   ///< of the first rank; empty: not reported
   std::optional<double> speedup;         ///< above 1: better than the baseline
-  std::optional<double> efficiency;      ///< speedup over (devices / baseline devices)
+  std::optional<double> efficiency;      ///< speedup divided by (devices / baseline devices)
   std::optional<std::size_t> reference;  ///< index of the earlier file
   std::optional<double> change_percent;  ///< change of the value itself; positive if a time grew
 };
@@ -145,7 +145,7 @@ struct Scaling {
     Configuration configuration;
     std::vector<std::optional<double>> ms;  ///< per column, for one device's batch
     std::optional<double> speedup;  ///< geometric mean over its columns, relative to one of its devices
-    std::size_t counted = 0;        ///< columns in that mean
+    std::size_t counted = 0;        ///< number of columns in that mean
   };
   std::vector<Column> columns;
   std::vector<Row> rows;
@@ -157,7 +157,7 @@ struct Cost {
   Configuration configuration;
   std::size_t tests = 0;              ///< number of tests in `performance`
   std::optional<double> performance;  ///< geometric mean of the speed-ups over the first file's baselines
-  std::optional<double> scaling;      ///< of its row in the `bench` table
+  std::optional<double> scaling;      ///< speed-up of its row in the `bench` table
   std::optional<double> price_per_hour, performance_per_price, power_w, performance_per_kilowatt;
 };
 
@@ -190,7 +190,7 @@ struct Comparison {
 /// invalid_argument: a price matches no file and no device.
 Result<Comparison> compare_results(std::vector<ComparedFile> files, ComparisonOptions options);
 
-/// The tables, regressions, notes and verdict as text; ends with a newline.
+/// The comparison as printed: tables, regressions, notes and verdict. Ends with a newline.
 std::string comparison_text(const Comparison& comparison);
 
 /// The comparison as JSON with the contract's names. Missing values are null.

@@ -96,7 +96,7 @@ FoundByFile found_in(const Comparison& comparison) {
   return all;
 }
 
-/// Mean power of the tests. Without it, that of the run if all its devices participated.
+/// Mean of the tests' power. If none has a value: the run's mean power, if the run had only these devices.
 std::optional<double> power_of(const std::vector<double>& powers, const Json& result, std::int64_t devices) {
   const double sum = std::accumulate(powers.begin(), powers.end(), 0.0);
   if (!powers.empty() && std::isfinite(sum)) return sum / static_cast<double>(powers.size());

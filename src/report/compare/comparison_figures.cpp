@@ -33,7 +33,7 @@ int mode_order(std::string_view mode) {
   return static_cast<int>(std::find(modes.begin(), modes.end(), mode) - modes.begin());
 }
 
-/// A finite value of at least 0, else empty. The median of a distribution.
+/// The field's number, or the median of its distribution. Empty if it is missing or negative.
 std::optional<double> figure_at(const Json& entry, std::string_view name) {
   const std::string key(name);
   const Json& field = member(entry, key);
@@ -43,7 +43,7 @@ std::optional<double> figure_at(const Json& entry, std::string_view name) {
   return value && *value >= 0 ? value : std::nullopt;
 }
 
-/// One value per rank (mean of its entries), or a single one for the whole. Empty if any entry lacks it.
+/// One value per rank, or one for all ranks together: the mean of the entries. Empty if any entry lacks it.
 std::vector<double> by_rank(const Group& group, const std::string& name) {
   std::map<std::int64_t, std::vector<double>> repeats;
   for (const Json* entry : group.entries) {
@@ -99,7 +99,7 @@ bool fits(const KnownFigure& known, std::string_view name) {
          name[name.size() - known.name.size() - 1] == '_';
 }
 
-/// The metrics to compare, by field name. A test without any gets one without a name.
+/// The metrics to compare, by field name. A test without any gets one metric without a name.
 std::map<std::string, const KnownFigure*> chosen_figures(const Entries& entries) {
   static constexpr KnownFigure none{};
   for (const KnownFigure& known : work_figures)
@@ -203,7 +203,7 @@ std::vector<Group> groups_of(const Entries& entries, const std::map<std::int64_t
   return groups;
 }
 
-/// The fields common to all metrics of the group.
+/// Fills the fields that are equal for all metrics of the group, such as power and success.
 ComparedFigure describe(std::size_t file, const Group& group) {
   ComparedFigure common;
   common.file = file;

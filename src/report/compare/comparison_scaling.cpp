@@ -29,7 +29,7 @@ double size_that_stands_for(std::string_view workload) {
   return known < std::size(known_workloads) ? known_workloads[known].size : 0;
 }
 
-/// For each workload, the size that most configurations ran; among these the known size, else the max.
+/// For each workload, the size that most configurations ran. Among several: the known size, else the max.
 std::vector<Scaling::Column> columns_of(const std::vector<ComparedTest>& tests) {
   using Choice = std::tuple<std::ptrdiff_t, bool, double>;
   std::map<std::pair<std::size_t, std::string>, std::pair<Choice, Scaling::Column>> chosen;
@@ -62,8 +62,8 @@ std::optional<double> alone(const ComparedTest& test, const std::string& model) 
   return std::nullopt;
 }
 
-/// Reference of a configuration's speed-up: the mean of its devices running alone. If not measured, the
-/// smallest configuration of these models.
+/// Baseline of a configuration's speed-up: the mean of the results that devices of its models have alone. If
+/// a model was not measured alone, the result of the smallest configuration with the same models.
 std::optional<double> base_of(const ComparedTest& test, const Configuration& configuration) {
   double sum = 0;
   std::size_t reported = 0;

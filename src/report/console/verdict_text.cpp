@@ -170,9 +170,9 @@ std::string pulse_text(const Json& result) {
   return text + fmt::format("; {} W high, {} W low", range_text(high, "{:.0f}"), range_text(low, "{:.0f}"));
 }
 
-/// "Work index: 1.23 to 1.25 (extreme 0.66, products 0.12, memory 0.45), 1 being one part after the other,
-/// each alone". Shares are means over ranks. Mistrusted shares are listed separately and excluded from the
-/// sum. Empty if no rank reports it.
+/// "Work index: 1.23 to 1.25 (extreme 0.66, products 0.12, memory 0.45); 1 is one part after the other, each
+/// as fast as alone". Shares are means over ranks. Mistrusted shares are only listed, not counted. Empty if
+/// no rank reports it.
 std::string work_index_text(const Json& result) {
   constexpr std::string_view prefix = "share_";
   std::vector<double> indices;
@@ -227,7 +227,7 @@ std::string bottleneck_text(const std::vector<std::pair<std::string, double>>& s
   if (most->first == "other") return "";
   if (most->first != "communication wait") return fmt::format("; most of it is {}", most->first);
   const auto least = std::min_element(wait.of_ranks.begin(), wait.of_ranks.end());
-  // The rank that all others wait for does not wait itself.
+  // The slowest rank, for which all others wait, waits least.
   if (*least < 0.5 * wait.mean())
     return fmt::format("; the others wait for rank {}", least - wait.of_ranks.begin());
   return "; the gradient all-reduce delays it";
@@ -263,8 +263,8 @@ std::string breakdown_text(const Json& result) {
                      bottleneck_text(shares, wait));
 }
 
-/// "Shares of a step: 171 to 341 samples per rank, its passes 1.29 times as fast as with even ones". Empty if
-/// the options request even shares.
+/// "Shares of a step: 171 to 341 samples per rank, its passes 1.29 times as fast as with even shares". Empty
+/// if the options request even shares.
 std::string balance_text(const Json& result) {
   std::vector<double> samples, gains;
   for (const Json& entry : member(result, "results")) {

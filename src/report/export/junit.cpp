@@ -83,7 +83,7 @@ std::string fault_lines(const std::vector<const Json*>& faults) {
   return lines;
 }
 
-/// Empty for selftest, which injects all its faults.
+/// The run's faults. Empty for selftest, which injects all its faults.
 std::vector<const Json*> faults_of(const Json& result) {
   std::vector<const Json*> faults;
   if (text_at(result, "command") == "selftest") return faults;
@@ -210,7 +210,7 @@ std::string timestamp(const std::string& text) {
   return is_time ? whole : "1970-01-01T00:00:00";
 }
 
-/// For attributes that must not be empty.
+/// `text`, or `otherwise` if it is empty, for attributes that must not be empty.
 std::string or_else(const std::string& text, const char* otherwise) {
   return xml_attribute(text.empty() ? otherwise : text);
 }

@@ -16,7 +16,7 @@
 namespace egt {
 namespace {
 
-/// Only regular files are read, since opening a pipe could block forever.
+/// Whether the file contains `text`. Reads regular files only, since opening a pipe could block forever.
 bool holds(const std::string& path, const std::string& text) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;

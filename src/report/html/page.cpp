@@ -76,7 +76,7 @@ Json events_of(const Json& result) {
   return events;
 }
 
-/// What the script shows of a run: its result, and what is made here of it for all outputs.
+/// Data for the page's script: the result, and texts derived from it as for the console and files.
 Json run_data(const Json& result) {
   Json data = {{"result", result},
                {"summary", summary_text(result)},
@@ -96,7 +96,7 @@ std::string run_page(Values values, const Json& result, const TimeLines& lines) 
                  summary_text(result) + "\n" + report_text(result), data);
 }
 
-/// A script would round them, as those of a seed.
+/// Converts integers above 2^53, such as seeds, to text, since JavaScript would round them.
 void quote_long_integers(Json& json) {
   if (json.is_structured())
     for (Json& one : json) quote_long_integers(one);

@@ -25,7 +25,7 @@ const counted = (count, noun) => `${count} ${noun}${count === 1 ? '' : 's'}`;
 const spoken = (name) => name.replaceAll('_', ' ');
 const clock = (ms) => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
 
-// `value` over a power of 1000, and the prefix of that power. The power grows at the value `first`, then at `next`.
+// `value` divided by a power of 1000, and the prefix of that power. The power grows at the value `first`, then at `next`.
 function scaled(value, first, next) {
   let power = 0;
   for (; value >= (power ? next : first) && power < 6; ++power) value /= 1000;
@@ -99,7 +99,7 @@ function moment(data, time) {
 // All faults of selftest are injected, so they are no evidence against a device.
 const isSelftest = (result) => textAt(result, 'command') === 'selftest';
 
-// Of each rank with faults or a loss, the number of faults.
+// Number of faults per rank, for each rank with faults or a loss.
 function faultsByRank(result) {
   const counts = new Map(listAt(result, 'losses').map((loss) => [at(loss, 'rank'), 0]));
   for (const fault of listAt(result, 'faults')) counts.set(at(fault, 'rank'), (counts.get(at(fault, 'rank')) || 0) + 1);

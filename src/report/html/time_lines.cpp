@@ -31,7 +31,7 @@ struct Source {
   LineKind kind;
   From from;
   const char* field;
-  double scale;                   ///< factor to the unit
+  double scale;                   ///< factor to the chart's unit
   const char* instead = nullptr;  ///< fallback field, if the first is missing
 };
 
@@ -169,7 +169,7 @@ void TimeLines::add_rate(std::size_t kind, const Record& record, double count) {
   if (is_first || seconds < min_period_s) return;
   const double more = count - before->second.value;
   before->second = {.time = record.time, .value = count};
-  // Throttle seconds are counted per sample, so zero, one or two samples fall between two records.
+  // Throttle seconds grow once per sample. Up to two samples fall between records, so the rate is limited.
   const Source& source = sources()[kind];
   const double most = source.from == From::throttle ? source.scale : std::numeric_limits<double>::max();
   if (more >= 0) add(kind, record.rank, record.time, std::min(more / seconds, most));

@@ -43,7 +43,7 @@ bool must_be_on_disk(const Record& record) {
   return record.kind == RecordKind::end && text_at(record.body, "reason") != "signal";
 }
 
-/// Records that may be dropped have no number, so every gap is lost evidence.
+/// The journal line. Records that may be dropped get no number, so every gap means lost evidence.
 std::string line_of(const Record& record, RecordCount& count) {
   Json json = to_json(record);
   if (!may_be_dropped(record.kind)) json["number"] = ++count;
@@ -105,7 +105,7 @@ Status lock(int file, const std::string& path, std::string& unlocked) {
   return {};
 }
 
-/// A line torn by a crash would merge with the next one, so it is removed.
+/// Removes a last line that a crash cut off, since the next line would be appended to it.
 Status cut_torn_line(int file, const std::string& path) {
   const std::int64_t length = length_of(file);
   const std::int64_t whole = end_of_lines(file, length);
@@ -117,7 +117,7 @@ Status cut_torn_line(int file, const std::string& path) {
 /// first byte.
 Status try_space(int file, const std::string& path) {
   const std::int64_t length = length_of(file);
-  int error = write_all(file, std::string(first_records_bytes, '\0'));  // torn line, which readers skip
+  int error = write_all(file, std::string(first_records_bytes, '\0'));  // incomplete line, which readers skip
   if (error == 0 && ::fdatasync(file) != 0) error = errno;
   if (::ftruncate(file, length) != 0 && error == 0) error = errno;
   return error == 0 ? Status() : failed_at(path, "cannot be written", error);
@@ -237,7 +237,7 @@ Status Journal::write(const Record& record) {
   const std::int64_t before = length_of(shared_->file.get());
   if (before < shared_->length) shared_->sync_error = truncated;
   if (const int error = write_all(shared_->file.get(), line)) {
-    // Best effort: readers tolerate a torn line at the end, but not in the middle.
+    // Best effort: readers accept an incomplete line at the end, but not in the middle.
     if (::ftruncate(shared_->file.get(), before) != 0)
       return failed("cannot be cut back after a failed write", errno);
     return failed("cannot be written", error);
@@ -289,7 +289,7 @@ Appended append_lines(const std::string& path, const std::vector<std::string>& l
   Appended done;
   const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!file.valid()) return {failed_at(path, "cannot be opened", errno)};
-  // Never truncate: a torn line may be one that the owner is still writing. Readers skip empty lines.
+  // Never truncate: the owner may still be writing an incomplete line. Readers skip empty lines.
   const std::int64_t length = length_of(file.get());
   const bool torn = end_of_lines(file.get(), length) != length;
   for (const std::string& line : lines) {
@@ -310,7 +310,7 @@ Status append_records(const std::string& directory, std::vector<Record>& records
   if (records.empty()) return {};
   const std::string path = directory + "/" + journal_name(records.front().rank);
   std::vector<std::string> lines;
-  std::vector<std::uint64_t> counts;  // before each line
+  std::vector<std::uint64_t> counts;  // counter before each line
   for (const Record& record : records) {
     counts.push_back(*count);
     lines.push_back(line_of(record, *count));

@@ -33,7 +33,7 @@ class RecordSpacing {
   std::map<RecordKind, double> last_;  ///< time of the last record kept
 };
 
-/// Writes a rank's records as JSON lines. Each record is in the kernel when `write` returns, so a process
+/// Writes a rank's records as JSON lines. Each record is in the page cache when `write` returns, so a process
 /// crash loses none. Faults (also injected ones), losses, and the end of a run without a signal are also on
 /// disk by then. Others are synced within about a second by the journal's own thread, since a busy disk may
 /// block.
@@ -57,7 +57,7 @@ class Journal : public Sink {
 
   /// Why the file system did not lock the file, and what to avoid; empty if it is locked.
   const std::string& unlocked() const { return unlocked_; }
-  /// For `append_records`; outlives the journal.
+  /// Record counter for `append_records`; may outlive the journal.
   const std::shared_ptr<RecordCount>& count() const { return count_; }
   /// One write(2) per whole line. On a full disk: no_space, and the file still ends with a whole line.
   Status write(const Record& record) override;
@@ -115,7 +115,7 @@ enum class JournalContent {
              ///< the last of consecutive progress records
 };
 
-/// Reads all records of all journals in `directory`, without lines torn by a crash.
+/// Reads all records of all journals in `directory`, without incomplete last lines left by a crash.
 /// unavailable: no such directory, or no journal in it. `see`, if not null, gets each record in turn, also
 /// those that `content` excludes.
 Result<Journals> read_journals(const std::string& directory,

@@ -116,7 +116,7 @@ Result<std::string> LiveRun::journal(int rank, std::int64_t from) const {
   std::size_t begin = static_cast<std::size_t>(before);
   std::string text;
   ssize_t got = 0;
-  do {  // repeated only for records longer than that
+  do {  // repeated only for records above max_journal_bytes
     text.resize(text.size() + max_journal_bytes);
     got = ::pread(file.get(), text.data(), text.size(), from - before);
     if (got < before || (before && text[0] != '\n')) return no_record;

@@ -17,36 +17,36 @@
 
 namespace egt {
 
-/// A running run as seen by rank 0, as texts to serve. Records arrive on one thread; other threads request
-/// texts. A text is at most as old as the last record. It is built at most once per second, and all clients
-/// share it.
+/// Builds the texts that rank 0 serves about its running run. Records arrive on one thread; other threads
+/// request texts. A text is at most as old as the last record. It is built at most once per second, and all
+/// clients share it.
 class LiveRun : public Sink {
  public:
   struct Settings {
-    std::string directory;  ///< of the run
+    std::string directory;  ///< run directory
     int ranks = 1;
     std::vector<Record> earlier;            ///< evidence from earlier parts of the run
-    TimeLines lines;                        ///< of those parts
-    std::function<Activity()> main_thread;  ///< its current activity; called on the record thread
+    TimeLines lines;                        ///< time series of those parts
+    std::function<Activity()> main_thread;  ///< current activity; called on the record thread
     double patience_seconds = 30;           ///< max time without a report from the main thread
   };
   explicit LiveRun(Settings settings) : settings_(std::move(settings)) {}
 
   Status write(const Record& record) override;
   Status flush() override;
-  /// The main thread's context ends: after this returns, it is not queried again. Callable from any thread.
+  /// Called before the main thread's objects end: main_thread is not called after it returns. Any thread.
   void end();
 
   using Text = std::shared_ptr<const std::string>;
   enum Kind { page, data, result, metrics };
   static constexpr std::size_t kinds = 4;
 
-  /// Of the run so far: the page, its data (live_data_text), result.json and metrics.prom.
+  /// Text about the run so far: the page, its data (live_data_text), result.json or metrics.prom.
   Text text(Kind kind);
-  /// Chart data from point `from` on, or all of it if a point no longer spans `seconds`: JSON.
+  /// JSON of the chart data from point `from` on, or of all points if a point no longer spans `seconds`.
   Text lines(std::size_t from, double seconds);
   /// The records of a rank's journal from byte `from` on, at most 1 MiB or one record: {"rank", "from",
-  /// "next", "records"}. If the file was restarted meanwhile, from its start. invalid_argument: no record
+  /// "next", "records"}. If the file is shorter than `from`, from its start. invalid_argument: no record
   /// starts there; unavailable: this node has no such journal.
   Result<std::string> journal(int rank, std::int64_t from) const;
   /// Why the run is not healthy: a stuck main thread, a fault or a lost rank. Empty if it is healthy.
@@ -62,7 +62,7 @@ class LiveRun : public Sink {
   std::mutex mutex_;  ///< protects the members below and the settings' lines
   KeptRecords kept_;
   bool has_news_ = true;
-  std::optional<double> made_at_;  ///< steady seconds
+  std::optional<double> made_at_;  ///< time of the last update, in steady seconds
   Json result_;
   std::array<Text, kinds> texts_;
   struct Points {

@@ -40,7 +40,7 @@ constexpr int send_buffer = 64 << 10;      // kernel send buffer in bytes per co
 constexpr double request_s = 3;            // max time to receive a request
 constexpr double answer_s = 10;            // max time from the start until its answer is sent
 constexpr double end_patience_s = 1;
-constexpr int busy_pause_ms = 50;  // if no file can be opened
+constexpr int busy_pause_ms = 50;  // if no file descriptor is available
 constexpr int low_priority = 19;   // the lowest, so that the computation has precedence
 
 constexpr const char* policy =
@@ -155,8 +155,8 @@ class Answers : public httplib::Server {
     });
   }
 
-  /// A template, since only one of the calls compiles. Newer versions of the library also require both
-  /// endpoint addresses, which are unused here.
+  /// A template, since only one of the calls compiles with the installed library. Newer versions of the
+  /// library also require both endpoint addresses, which are unused here.
   void serve(auto& connection) {
     bool is_closed = false;
     const auto limit = [](httplib::Request& request) {

@@ -34,11 +34,11 @@ struct Latency {
 /// Measurements of one direction of a pair, using its faster method.
 struct DirectionFigures {
   std::optional<double> one_way, both_ways;  ///< in GB/s; `both_ways` is the sum of both directions
-  std::string method;                        ///< of the one-way rate
-  double lowest = 0, highest = 0;            ///< of its repeats
+  std::string method;                        ///< method of the one-way rate
+  double lowest = 0, highest = 0;            ///< of the rate's repeats
   Latency latency;                           ///< by the same method
-  Latency message;                           ///< of a message
-  /// Another measurement may give a different rate.
+  Latency message;                           ///< latency of a message
+  /// Whether repeats differ so much that another measurement may give a different rate.
   bool is_unstable() const { return one_way && highest - lowest > *one_way * unstable_percent / 100; }
 };
 

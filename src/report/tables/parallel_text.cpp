@@ -22,7 +22,7 @@ std::string bytes(const Json& entry, const char* name) {
   return value ? format_bytes(*value) : not_measured;
 }
 
-/// Whether it uses more than data parallelism.
+/// Whether the entry uses more than data parallelism.
 bool divides(const Json& entry) {
   const Json& plan = member(entry, "parallel");
   return value_at<int>(plan, "tensor").value_or(1) > 1 || value_at<int>(plan, "pipeline").value_or(1) > 1 ||

@@ -6,7 +6,7 @@
 
 namespace egt {
 
-constexpr const char* not_measured = "-";  ///< a cell
+constexpr const char* not_measured = "-";  ///< cell without a value
 using Row = std::vector<std::string>;
 
 /// `value` in that format, or a dash if not measured.

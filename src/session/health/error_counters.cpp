@@ -143,7 +143,7 @@ void ErrorCounterMonitor::look_at_corrected(CounterNews& news) {
     corrected_hour_ = {moment_.seconds, corrected};
 }
 
-/// Reports the errors since the last notice, if any.
+/// Reports the corrected errors since the last notice, if any.
 void ErrorCounterMonitor::report_corrected(CounterNews& news) {
   const std::uint64_t corrected = ecc_corrected_.grown();
   const std::uint64_t count = corrected - corrected_reported_.count;
@@ -183,8 +183,8 @@ void ErrorCounterMonitor::look_at_remaps(const SensorCounters& now, CounterNews&
                         "replaced"));
 }
 
-/// Events from two sources may arrive out of order, and a detail may arrive after its number. An event is
-/// therefore identified by its number and its index among events of that number.
+/// Events from two sources may arrive out of order, and the detail of an Xid may arrive after its number. An
+/// event is therefore identified by its number and its index among events of that number.
 void ErrorCounterMonitor::look_at_xids(const SensorCounters& now, CounterNews& news) {
   xids_told_ = xids_told_ || now.xids_told;
   std::map<unsigned, std::size_t> count;

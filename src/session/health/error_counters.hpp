@@ -27,7 +27,7 @@ struct LedgerMoment {
 
 /// Events to report now.
 struct CounterNews {
-  std::vector<Fault> faults;  ///< all with certain blame
+  std::vector<Fault> faults;  ///< blame is certain in all of them
   std::vector<Finding> findings;
   std::vector<std::string> notices;
 };
@@ -40,7 +40,7 @@ struct CounterNews {
 /// - Fault "nvlink": an NVLink that went down or had to recover. If the device counts failed recoveries
 ///   separately, only those are faults.
 /// - Fault "gpu-lost": the device is lost, or does not answer for silent_seconds.
-/// - Finding of the same kind: such a condition from before the run.
+/// - Finding of the same kind instead of a fault: the condition existed before the run.
 /// - Finding "ecc": new corrected memory errors above the limit.
 /// - Finding "xid": other Xids, except those of other programs.
 /// - Finding "link": successful NVLink recoveries, or a PCIe link below its generation or width for
@@ -52,14 +52,14 @@ class ErrorCounterMonitor {
  public:
   static constexpr double silent_seconds = 10;
   static constexpr double stalled_seconds = 15;
-  /// A caller of `overdue` that was away for so long was stopped itself. That time is not the driver's.
-  /// Shorter pauses cannot add up to stalled_seconds with the interval of the readings.
+  /// If `overdue` is not called for so long, this process was stopped, and the time does not count as a
+  /// blocked driver. A shorter pause plus the interval of the readings stays below stalled_seconds.
   static constexpr double paused_seconds = 8;
   static constexpr double narrow_seconds = 30;
   static constexpr double corrected_seconds = 60;
   static constexpr double load_percent = 50;  ///< min utilization that counts as load
 
-  /// `corrected_limit`: accepted number of new corrected memory errors; none: any number.
+  /// `corrected_limit`: accepted number of new corrected memory errors; unset: any number.
   ErrorCounterMonitor(MonitoredDevice device, std::optional<CorrectedLimit> corrected_limit);
 
   /// Processes one reading, about every 1 to 5 s and once at the end.
@@ -79,13 +79,14 @@ class ErrorCounterMonitor {
  private:
   /// A counter before and after the run, and its increase per phase.
   struct Counter {
-    std::optional<std::uint64_t> before, after;  ///< none: the device does not report it, or no longer
+    std::optional<std::uint64_t> before, after;  ///< std::nullopt: not reported, or no longer
     std::map<std::string, std::uint64_t> moved;
     std::uint64_t last = 0, peak = 0;  ///< values read
     bool was_missing = false;          ///< some reading lacked it
 
-    /// Returns the increase. A counter that falls was reset and continues from there. If the next value
-    /// reaches the peak, the fall was a wrong reading. `from_zero`: a counter missing at first started at 0.
+    /// Returns the increase. A counter that falls was reset and counts on from the lower value. If the next
+    /// value reaches the peak, the lower one was a wrong reading. `from_zero`: a counter missing at first
+    /// started at 0.
     std::uint64_t look(std::optional<std::uint64_t> now, const std::string& phase, bool from_zero = false);
     std::uint64_t grown() const;
     Json json() const;
@@ -152,7 +153,7 @@ class ErrorCounterMonitor {
   Lane generation_, width_;
   std::map<unsigned, Link> links_;
   bool xids_told_ = false;
-  std::map<std::pair<unsigned, std::size_t>, SeenXid> xids_;  ///< by number, and index in that number
+  std::map<std::pair<unsigned, std::size_t>, SeenXid> xids_;  ///< by Xid number, and index of that number
 
   std::optional<double> looked_, answered_;  ///< times of the newest reading and of the newest answer
   std::optional<double> asked_;              ///< time of the newest call of overdue

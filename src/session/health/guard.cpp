@@ -8,14 +8,14 @@
 namespace egt {
 namespace {
 
-constexpr double slowdown_margin_c = 4;  ///< the limit stays below it, whatever is requested
+constexpr double slowdown_margin_c = 4;  ///< min distance of the limit to the slowdown temperature
 constexpr double shutdown_margin_c = 7;
 constexpr double slowdown_to_shutdown_c = 3;  ///< used if the slowdown temperature is not reported
 constexpr double memory_above_device_c = 10;  ///< stacked memory is specified for 95, the GPU for 85
 constexpr double lowest_plausible_c = 40, highest_plausible_c = 150;
 constexpr double warning_gap_seconds = 60;
 constexpr double blind_seconds = 5;
-constexpr double min_judged_seconds = 2;  ///< a sample lasts a second, so less may be one moment
+constexpr double min_judged_seconds = 2;  ///< less may be a single sample, which lasts a second
 constexpr double full_duty = 0.995;
 
 /// Rejects a threshold reported as a distance to a limit, or an invalid one.
@@ -23,7 +23,7 @@ std::optional<double> plausible_threshold(const std::optional<double>& c) {
   return c && *c > lowest_plausible_c && *c < highest_plausible_c ? c : std::nullopt;
 }
 
-/// Rejects invalid readings in the same way; NaN is none.
+/// Returns std::nullopt for an implausible reading or NaN.
 std::optional<double> plausible_reading(const std::optional<double>& c) {
   return c && *c > -40 && *c < highest_plausible_c ? c : std::nullopt;
 }
@@ -88,7 +88,7 @@ std::array<Guard::Throttle, 4> Guard::throttles() {
                    .meaning = "the hardware",
                    .advice = "check cooling and power supply",
                    .bit = hw_slowdown,
-                   .unless = hw_thermal | hw_power_brake}};  // these two set it too
+                   .unless = hw_thermal | hw_power_brake}};  // these two reasons also set hw_slowdown
 }
 
 Guard::Guard(const GuardOptions& options, const SensorLimits& limits, MonitoredDevice device,

@@ -17,7 +17,7 @@ namespace egt {
 /// Input of the limiter, about once a second.
 struct GuardSample {
   double seconds = 0;                   ///< since the load started; monotonic
-  std::optional<SensorReading> device;  ///< none: no sensor, or no answer
+  std::optional<SensorReading> device;  ///< std::nullopt: no sensor, or no answer
   HostLoad host;
 };
 
@@ -38,7 +38,7 @@ struct GuardDecision {
 ///   than throttle_limit of the run is a finding "temperature".
 /// - Power: above its enforced limit for 10 s, it is a finding "power", and the load is reduced.
 /// - Clocks: throttled by heat, hardware or a power brake for longer than throttle_limit of the run, they are
-///   a finding "throttle". Throttling by the power cap is the aim of a burn-in.
+///   a finding "throttle". Throttling by the power cap is intended in a burn-in, so it is no finding.
 /// - Memory: if device or host memory exceeds memory_limit, it warns and shrinks the fill step by step.
 class Guard {
  public:
@@ -68,7 +68,7 @@ class Guard {
     double counted_seconds = 0;
     double sampled_seconds = 0;
     bool reported = false;
-    /// A counter misses nothing, but some counters never move.
+    /// The driver's counter is exact, unlike samples. Some drivers never increment it.
     double seconds() const { return counted_seconds > 0 ? counted_seconds : sampled_seconds; }
   };
   /// The temperature closest to its limit.
@@ -106,8 +106,8 @@ class Guard {
 
   double heat_seconds_ = 0, power_seconds_ = 0;  ///< with reduced load
   double min_heat_duty_ = 1;
-  std::optional<Hottest> hottest_;  ///< so far
-  double heat_known_at_ = 0;        ///< in seconds of the run, as the next two
+  std::optional<Hottest> hottest_;  ///< the hottest one so far
+  double heat_known_at_ = 0;        ///< times in seconds of the run, as the next two members
   double taken_over_at_ = 0;
   std::optional<double> heat_told_at_;
   bool heat_was_told_ = false;  ///< the current reduction was reported

@@ -8,16 +8,16 @@
 namespace egt {
 namespace {
 
-constexpr double aim_c = 2;              ///< target temperature below the limit
+constexpr double aim_c = 2;              ///< target distance below the limit
 constexpr double proportional = 0.05;    ///< duty cycle per degree
 constexpr double integral_rate = 0.004;  ///< duty cycle per degree and second
 constexpr double max_coolness_c = 4;     ///< max margin that counts, which bounds the rate of increase
 constexpr double raise_rate = 0.03;      ///< max increase of the duty cycle per second
-constexpr double tracking_seconds = 3;   ///< in which the integral follows a clamped output
+constexpr double tracking_seconds = 3;   ///< time constant of the integral at a clamped output
 constexpr double smoothing_seconds = 2;
-constexpr double critical_c = 1;  ///< below the slowdown; from here on the load is minimal at once
+constexpr double critical_c = 1;  ///< distance to the slowdown temperature that causes the min load at once
 constexpr double calm_wanted_seconds = 15;
-constexpr double calm_c = 3;         ///< below the limit
+constexpr double calm_c = 3;         ///< distance below the limit that counts as cool
 constexpr double longest_gap_s = 5;  ///< longer gaps between samples count as this
 
 constexpr double power_step = 0.1;

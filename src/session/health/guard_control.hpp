@@ -10,8 +10,8 @@ namespace egt {
 
 /// Thermal margins of a device.
 struct Heat {
-  double excess_c = 0;                                          ///< above the limit; negative: below it
-  double headroom_c = std::numeric_limits<double>::infinity();  ///< below the temperature of its slowdown
+  double excess_c = 0;  ///< degrees above the limit; negative: below it
+  double headroom_c = std::numeric_limits<double>::infinity();  ///< distance to the slowdown
 };
 
 /// PI controller that keeps a device slightly below its temperature limit by its duty cycle. It engages at
@@ -79,7 +79,7 @@ class PressureControl {
  private:
   const double limit_;
   double share_ = 1;
-  double settled_seconds_ = 0;  ///< above the limit since the last step
+  double settled_seconds_ = 0;  ///< time above the limit since the last step
   std::optional<double> used_at_step_;
   int futile_steps_ = 0;
   bool gave_up_ = false;

@@ -14,17 +14,17 @@ constexpr std::uint64_t power_cap = 0x4, slowdowns = 0x20 | 0x40 | 0x80 | 0x8;
 constexpr double idle_percent = 10, busy_percent = 90;
 constexpr double shortest_mean_s = 0.9, longest_pause_s = 5;
 
-constexpr double impossible = 1.5, impossible_seconds = 10;  ///< share of the limit
-constexpr double idle_like = 0.2;                            ///< share of the limit
-constexpr double difference = 0.2;                           ///< share of the larger value
+constexpr double impossible = 1.5, impossible_seconds = 10;  ///< min implausible share of the limit
+constexpr double idle_like = 0.2;                            ///< implausibly low share under load
+constexpr double difference = 0.2;                           ///< of two powers, as a share of the larger one
 constexpr double doubt_seconds = 30;
-constexpr double answer_seconds = 10;  ///< in which any sensor shows a switch of the load
-constexpr double near = 0.9;           ///< share of the limit; a capped device may stay there
+constexpr double answer_seconds = 10;  ///< time in which any sensor shows a change of the load
+constexpr double near = 0.9;  ///< share of the limit; above it, a capped device may have a constant reading
 
-/// Shares of the limit. The power of a capped device is smoothed, since the cap may cut peaks only and leave
-/// the mean below it.
+/// Shares of the power limit. The power of a capped device is smoothed, since the cap may limit only the
+/// peaks, and the mean is then below the cap.
 constexpr double aim = 0.985, capped_aim = 0.98, far_below = 0.95;
-constexpr double min_smoothed = 0.92;    ///< so that one sample does not reach it
+constexpr double min_smoothed = 0.92;    ///< lower bound of a sample, so that a single one has little effect
 constexpr double smoothed_seconds = 10;  ///< time constant of the smoothing
 constexpr double unsettled_seconds = 2;
 constexpr double lower_seconds = 10;  ///< time at the limit before a step down
@@ -106,7 +106,7 @@ std::string PowerSensorCheck::look(const PowerMean& power, LoadLead lead, bool i
   return {};
 }
 
-/// A reading under load fluctuates, unless the device is capped at its limit.
+/// Returns whether the sensor is stuck. Under load it fluctuates, unless the device is capped at its limit.
 bool PowerSensorCheck::stays(const PowerMean& power, LoadLead lead) {
   const auto w = power.newest.power_w;
   const bool may_be_capped = power.is_capped() || !power.newest.event_reasons,
@@ -164,7 +164,7 @@ void MixControl::move(double now, const PowerMean& power, LoadLead lead) {
   looks_below_ = is_below ? looks_below_ + 1 : 0;
   looks_far_below_ = is_below && ratio < far_below ? looks_far_below_ + 1 : 0;
   if (is_below && !power.is_capped() && duty_ >= 1) unreached_seconds_ += power.seconds;
-  if (lead == LoadLead::products) return;  // the GEMMs run all the time
+  if (lead == LoadLead::products) return;  // while GEMMs lead, their share has no effect
   at_limit_seconds_ = is_below ? 0 : at_limit_seconds_ + power.seconds;
   lowered_seconds_ += power.seconds;
   if (at_limit_seconds_ >= lower_seconds && now >= lower_from_ && duty_ > min_duty_) {

@@ -19,7 +19,7 @@ struct PowerMean {
   std::optional<double> counted_w;  ///< from the energy counter
   SensorReading newest;
 
-  /// One of the two is known; the energy counter has precedence.
+  /// At least one of the two members is set. The energy counter has precedence.
   double watts() const { return counted_w ? *counted_w : *read_w; }
   bool is_capped() const;
   /// Returns whether heat or the hardware throttles the clocks.
@@ -52,10 +52,10 @@ class PowerSensorCheck {
   const double limit_w_;
   double high_seconds_ = 0, low_seconds_ = 0;
   double compared_seconds_ = 0, read_j_ = 0, counted_j_ = 0;
-  std::optional<double> last_w_;  ///< these four: of a reading that does not change
+  std::optional<double> last_w_;  ///< this and the next three members detect a constant reading
   double still_seconds_ = 0;
   LoadLead lead_ = LoadLead::extreme;
-  std::optional<double> switched_;  ///< first change of the lead, in still_seconds_
+  std::optional<double> switched_;  ///< still_seconds_ at the first change of the lead
 };
 
 /// Minimizes the time share of memory-resident GEMMs that keeps the power at its limit while transcendental
@@ -88,11 +88,11 @@ class MixControl {
   bool power_known_ = false;
   LoadLead lead_ = LoadLead::extreme;
   double duty_ = 1, step_;
-  double unsettled_at_ = 0;  ///< last change of the load for other reasons
+  double unsettled_at_ = 0;  ///< time of the last load change by other causes
   double at_limit_seconds_ = 0, unreached_seconds_ = 0;
-  double smooth_ratio_ = 1;                    ///< of power and limit, while settled
-  int looks_below_ = 0, looks_far_below_ = 0;  ///< consecutive samples
-  bool was_lowered_ = false;                   ///< since the last raise
+  double smooth_ratio_ = 1;                    ///< smoothed power / limit, while settled
+  int looks_below_ = 0, looks_far_below_ = 0;  ///< consecutive low samples
+  bool was_lowered_ = false;                   ///< the share was lowered since the last raise
   double lowered_seconds_ = 0;  ///< since the last step down, settled and while transcendental chains lead
   double raised_at_ = 0, wait_seconds_, lower_from_ = 0;
 };

@@ -16,8 +16,8 @@ struct MonitoredDevice {
   std::string hostname;
   std::string device_uuid;
   std::string detector = "NVML";  ///< source of the error counters
-  int process = 0;                ///< pid that uses it, as in the kernel log; 0: unknown
-  std::string program = {};       ///< name there, first 15 characters; empty: unknown
+  int process = 0;                ///< pid of this process, as in the kernel log; 0: unknown
+  std::string program = {};  ///< name of this process, as in /proc/PID/comm (15 characters); empty: unknown
 
   Fault fault(std::string kind, std::string where, std::string expected, std::string actual,
               std::int64_t step, std::string phase) const {
@@ -47,7 +47,7 @@ struct MonitoredDevice {
   }
 };
 
-/// `error` has the code device_error.
+/// Requires an `error` with the code device_error.
 inline Fault make_device_fault(const MonitoredDevice& device, const Status& error, std::int64_t step,
                                std::string phase) {
   Fault fault =

@@ -52,7 +52,7 @@ Pulse::~Pulse() {
   probes_ = {};
 }
 
-/// If this thread is late for an edge, it continues with the next one. Nothing stays held in a high part.
+/// If this thread misses an edge, it continues with the next one. In a high phase it releases held work.
 void Pulse::run(const std::stop_token& stop) {
   if (!wait_until_edge(seconds() + shape_.warm_up_seconds, stop)) return;
   is_warm_ = true;
@@ -75,8 +75,8 @@ void Pulse::run(const std::stop_token& stop) {
   device_.hold(false);
 }
 
-/// After each fall, enqueues a probe that starts with the other work at the next rise. If calls of other
-/// threads block it for longer, it continues with the next fall.
+/// After each falling edge, enqueues a probe, which starts with the held work at the rising edge. If calls of
+/// other threads block it for longer, it continues at the next falling edge.
 void Pulse::run_probes(const std::stop_token& stop) {
   const std::stop_callback wake(stop, [this] {
     ++falls_;
@@ -103,13 +103,13 @@ bool Pulse::wait_until_edge(double planned, const std::stop_token& stop) const {
   return !stop.stop_requested() && StopSignal::received() == 0;
 }
 
-/// One operation only. The second of two would wait for space next to all work that starts with the first.
+/// Enqueues one operation only. A second one would start late, since it competes with all released work.
 Status Pulse::enqueue_probe() {
   const auto* const answer = answers_.as<std::uint32_t>() + (enqueued_ + 1) % 2;
   return device_.copy(answer_.data(), answer, sizeof(*answer), *stream_);
 }
 
-/// Checks the last enqueued probe; the device writes its answer.
+/// Returns whether the probe has run: the device has then written its value to pinned memory.
 bool Pulse::is_done(std::uint64_t probe) const {
   return std::atomic_ref(*answer_.as<std::uint32_t>()).load(std::memory_order_acquire) == probe % 2;
 }

@@ -23,10 +23,11 @@ struct PulsePhase {
 /// `seconds`: since the origin, 0 or more.
 PulsePhase phase_at(const PulseShape& shape, double seconds);
 
-/// Toggles a rank's device between idle and full load, in phase with all ranks. A thread holds its work from
-/// each falling edge to the next rising one, by a clock that the ranks agreed on. It measures how late the
-/// device resumes. The thread calls nothing that another thread can block: a full, held stream blocks every
-/// thread that enqueues. It ends, with nothing held, when the process is asked to stop.
+/// Toggles a rank's device between idle and full load, in phase with all ranks. A thread holds the device's
+/// work at each falling edge and releases it at the next rising edge, by a clock that the ranks agreed on. It
+/// measures how late the device resumes.
+/// The thread makes no call that may block, unlike enqueueing to a full stream whose work is held. When the
+/// process is asked to stop, it releases all work and ends.
 class Pulse {
  public:
   /// `device` outlives it and allows holds. `origin`: the same moment on all ranks, within
@@ -40,11 +41,11 @@ class Pulse {
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
-  /// Returns whether the device is in the later half of a high (true) or low (false) part, when its power may
-  /// be read. None if it is in neither, or the pulse is faster than sensors. Any thread.
+  /// Returns true in the later half of a high phase and false in that of a low one, when the power may be
+  /// read. std::nullopt in the earlier halves, or if the pulse is faster than sensors. Any thread.
   std::optional<bool> settled_part() const;
   static constexpr double fastest_sensed_hertz = 2;
-  /// Sensor period for a few samples in each part, in seconds.
+  /// Sensor period for a few samples in each high and low phase, in seconds.
   double sample_seconds() const;
 
   /// Returns {hertz, duty, rises, clock_error_ms, late_ms: {p50, p99, max}}. `late_ms` is the delay of the
@@ -67,8 +68,8 @@ class Pulse {
   const PulseShape shape_;
   const Clock::time_point origin_;
   const double clock_error_seconds_;
-  Buffer answers_, answer_;  ///< alternating answers of the probes, on the device; the last one, pinned
-  std::unique_ptr<Stream> stream_;  ///< after the buffers, which its work uses
+  Buffer answers_, answer_;         ///< values 0 and 1 on the device; pinned: the value of the last probe
+  std::unique_ptr<Stream> stream_;  ///< declared after the buffers, which its work uses
   std::atomic<bool> is_warm_{false};
   std::atomic<std::uint64_t> falls_{0}, enqueued_{0};  ///< falling edges; enqueued probes
   mutable std::mutex mutex_;

@@ -26,7 +26,7 @@ namespace egt {
 namespace {
 
 constexpr double full_load_percent = 90;
-constexpr double full_power = 0.9;     ///< share of the limit
+constexpr double full_power = 0.9;     ///< share of the power limit
 constexpr double counter_seconds = 5;  ///< between counter readings, which cost more than a sample
 constexpr double guard_seconds = 1;    ///< max time between samples of the limiter
 constexpr const char* idle = "idle";   ///< phase of an idle thread
@@ -45,7 +45,7 @@ struct Figures {
   Extent sampled[std::size(sampled_metrics)];
   Extent duty, memory_share, products_duty;
   Extent power_between;          ///< means between samples, from the energy counter
-  Extent power_high, power_low;  ///< in the parts of a pulse
+  Extent power_high, power_low;  ///< in the high and low phases of a pulse
   std::map<std::string, double> reason_seconds;
   bool reasons_answered = false;
   struct EnergyReading {
@@ -154,7 +154,7 @@ std::function<double()> clock_of(const std::optional<Guarding>& guarding) {
 
 }  // namespace
 
-/// Shared with the thread, which may have to be left behind.
+/// Shared with the sampling thread, which is abandoned if the driver hangs.
 struct Telemetry::State {
   State(std::shared_ptr<Sensor> s, double seconds, Clock::time_point started,
         const std::optional<Guarding>& guarding)
@@ -176,7 +176,7 @@ struct Telemetry::State {
   }
   std::optional<Result<SensorCounters>> read_counters();
 
-  // Used by the thread alone while it runs.
+  // Used only by the sampling thread while it runs.
   const std::shared_ptr<Sensor> sensor;
   const double sample_seconds;
   const Clock::time_point process_started;
@@ -184,14 +184,14 @@ struct Telemetry::State {
   Clock::time_point last_sample = Clock::now();
   double counted = 0;  ///< time of the last counter reading, by `clock`
   Status started;
-  std::thread thread;  ///< used by `stop` alone
+  std::thread thread;  ///< used only by `stop`
 
   mutable std::mutex mutex;  ///< protects all that follows
   std::condition_variable changed;
   bool stopping = false;
   bool ended = false;
   bool abandoned = false;    ///< no thread waits for it any longer
-  std::optional<Post> post;  ///< none: limiter not (or no longer) active
+  std::optional<Post> post;  ///< std::nullopt: the limiter is not (or no longer) active
   Json guard_summary, mix_summary;
   std::optional<double> power_limit_w;
   const std::function<double()> clock;  ///< of limiter and error counters, in seconds
@@ -199,7 +199,7 @@ struct Telemetry::State {
   Figures figures;
 };
 
-/// None without a sensor.
+/// std::nullopt without a sensor.
 std::optional<Result<SensorCounters>> Telemetry::State::read_counters() {
   if (!sensor) return std::nullopt;
   return sensor->counters();
@@ -248,7 +248,7 @@ void Telemetry::State::ask_overdue() {
   if (post) post->report(monitor.overdue(clock()));
 }
 
-/// Emits the last judgements. After this call, objects used by the limiter may be destroyed.
+/// Emits the last faults and findings. After this call, objects used by the limiter may be destroyed.
 void Telemetry::State::close_post() {
   if (!post) return;
   ask_overdue();
@@ -270,9 +270,9 @@ void Telemetry::State::run() {
   std::unique_lock lock(mutex);
   for (bool last = false; !last; next = std::max(next + period, Clock::now())) {
     changed.wait_until(lock, next, [this] { return stopping; });
-    if (abandoned) return;  // objects used by sensor and clock may be gone
+    if (abandoned) return;  // objects used by sensor and clock may be destroyed
     last = stopping;
-    const bool wanted = !last || !sampled;  // the load is over, so sample only if there is no other sample
+    const bool wanted = !last || !sampled;  // the load has ended, so only a missing first sample is taken
     const bool counts = last || clock() - counted >= counter_seconds;
     lock.unlock();
     if (wanted) sample();

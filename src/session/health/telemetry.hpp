@@ -19,14 +19,14 @@ namespace egt {
 struct Guarding {
   GuardOptions options;
   MonitoredDevice device;
-  LoadControl& load;  ///< these three outlive `Telemetry::stop`
+  LoadControl& load;  ///< load, records and board outlive `Telemetry::stop`
   RecordQueue& records;
   const ProgressBoard& board;             ///< its line "main" shows the phase in which a counter moved
-  std::optional<double> planned_seconds;  ///< planned run time; none: unknown
+  std::optional<double> planned_seconds;  ///< planned run time; unset: unknown
   const Pulse* pulse = nullptr;           ///< of the load; null: steady load
   std::function<double()> seconds = {};   ///< a monotonic clock; empty: the steady clock
-  std::optional<Result<SensorCounters>> counters_before = {};  ///< when the sensor was opened; none: not read
-  std::string fixed_mix = {};  ///< why no MixControl keeps the power at its limit; empty: one does
+  std::optional<Result<SensorCounters>> counters_before = {};  ///< from the opening of the sensor, if read
+  std::string fixed_mix = {};  ///< why MixControl does not control the power; empty: it does
 };
 
 /// Samples a rank's sensor and its node's load on its own thread, and keeps statistics for reports. A Guard
@@ -45,9 +45,9 @@ class Telemetry {
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
 
-  /// Reads the counters once more, emits the last judgements and stops. A sensor that does not answer within
-  /// `patience_seconds` is left behind with its thread. Then it warns, and the values are those of the last
-  /// answer.
+  /// Reads the counters once more, emits the last faults and findings, and stops. A sensor that does not
+  /// answer within `patience_seconds` is abandoned with its thread. Then a warning is emitted, and the values
+  /// are from the last answer.
   void stop(double patience_seconds = stop_seconds);
   static constexpr double stop_seconds = 10;  ///< a loaded host may answer late
 
@@ -55,15 +55,15 @@ class Telemetry {
   /// that does not wait for the sensor.
   void ask_overdue();
 
-  /// Returns {a key per row of `sampled_metrics`: {min, avg, max, last} or null, throttle_seconds:
-  /// {reason: seconds} or null, power_w_mean, power_w_between, power_limit_w, energy_j, time_to_full_load_s,
+  /// Returns {a key per row of `sampled_metrics`: {min, avg, max, last} or null, throttle_seconds: {reason:
+  /// seconds} or null, power_w_mean, power_w_between, power_limit_w, energy_j, time_to_full_load_s,
   /// time_to_full_power_s, sensor_failures, duty, memory_share, products_duty: {min, avg, max, last}, guard:
   /// Guard::summary, mix: MixControl::summary, pulse_power_w: {high, low}}. The last six are null without a
   /// limiter. power_w_mean (overall) and power_w_between ({min, avg, max, last} between samples) are from the
   /// energy counter. energy_j counts from the start of this object. time_to_full_load_s is from the process
-  /// start to the first sample with 90 % utilization. time_to_full_power_s is to the first one with 90 % of
-  /// the power limit since the previous sample, by the energy counter. sensor_failures counts samples without
-  /// an answer.
+  /// start to the first sample with 90 % utilization. time_to_full_power_s is to the first sample with a mean
+  /// power of 90 % of the limit since the previous sample, by the energy counter. sensor_failures counts
+  /// samples without an answer.
   Json summary() const;
   /// ErrorCounterMonitor::counters, up to about 5 s old, or from `stop`.
   Json counters() const;

@@ -16,13 +16,13 @@ namespace egt {
 /// - memory-pressure: shows 97 % of the memory in use, for 10 s.
 /// - xid: the driver reports Xid 48, a double-bit ECC error.
 /// - ecc: one more uncorrectable error is counted.
-/// Each is reported when it becomes due, before the real sensor is read, because its driver may hang. Missing
-/// values (no temperature on this host, no counter) are emulated while such a fault is planned for the run.
-/// One thread at a time, as for all sensors.
+/// An injection is reported when it becomes due, before the real sensor is read, because its driver may hang.
+/// Missing values (no temperature on this host, no counter) are emulated while such a fault is planned for
+/// the run. One thread at a time, as for all sensors.
 class InjectingSensor final : public Sensor {
  public:
   struct Settings {
-    double temperature_limit_c = 85;       ///< of the limiter
+    double temperature_limit_c = 85;       ///< limit of the thermal limiter
     std::function<std::int64_t()> step;    ///< current training step; called on the sensor's thread
     std::function<double()> seconds = {};  ///< a monotonic clock; empty: the steady clock
   };
@@ -39,7 +39,7 @@ class InjectingSensor final : public Sensor {
   struct Lasting {
     double began = 0;
     double seconds = 0;
-    std::uint64_t readings = 0;  ///< remaining ones if they are counted, else 0
+    std::uint64_t readings = 0;  ///< remaining readings; used only if `is_counted`
     bool is_counted = false;
     bool active = false;
 

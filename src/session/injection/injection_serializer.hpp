@@ -11,15 +11,15 @@
 
 namespace egt {
 
-/// Releases a rank's memory, host copy and file injections one at a time, independent of memory test and disk
-/// speed. The next one follows once the detector has reported the last, or has missed it for
-/// `patience_seconds` after it struck. Every consecutive miss halves the patience, so that a failing detector
-/// is rarely awaited. Injections for other detectors are spaced by the plan and pass at once.
+/// Releases a rank's memory, host copy and file injections one at a time per detector, however slow memory
+/// tests and disks are. The next one follows once the detector has reported the last, or has missed it for
+/// `patience_seconds` after it took effect. Every consecutive miss halves this time, so that a failing
+/// detector costs little. Injections for other detectors are spaced by the plan and pass at once.
 class InjectionSerializer : public Sink {
  public:
   explicit InjectionSerializer(double patience_seconds) : patience_seconds_(patience_seconds) {}
 
-  /// The rank's InjectionGate. Any thread.
+  /// The rank's InjectionGate: returns whether to execute `injection` now. Any thread.
   bool admits(const Injection& injection);
 
   /// Receives this rank's records as they occur.
@@ -28,8 +28,8 @@ class InjectionSerializer : public Sink {
 
  private:
   struct Awaited {
-    bool is_out = false;                      ///< one was released and is not reported yet
-    std::optional<Clock::time_point> struck;  ///< when it struck, if it did
+    bool is_out = false;  ///< an injection was released, and its fault is not reported yet
+    std::optional<Clock::time_point> struck;  ///< when the injection took effect, if it did
     int missed = 0;                           ///< consecutive misses
   };
 

@@ -19,7 +19,7 @@ class StallInjection {
   StallInjection(Injector& injector, RecordRouter& route, InjectingDevice* device)
       : injector_(injector), route_(route), device_(device) {}
 
-  /// Executes what is due before `step` is enqueued, with its record on disk first. May not return.
+  /// Executes the injections due before `step` is enqueued, after their records are on disk. May not return.
   void strike(std::int64_t step);
 
  private:

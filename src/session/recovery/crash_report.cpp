@@ -33,7 +33,7 @@
 namespace egt {
 namespace {
 
-// mpirun leaves a second between the death of a rank and the end of the job.
+// mpirun kills the other ranks a second after a rank has died, so all waits are short.
 constexpr double main_thread_s = 0.4, journals_s = 0.3;
 constexpr double sync_s = 0.1;    // for the journal; the disk may complete it later
 constexpr double warn_s = 0.1;    // for the console, before the disk is used
@@ -56,7 +56,7 @@ bool has_said(const Peer& peer, const std::string& word) {
 /// Forks a child that outlives this process and kills unresponsive ones. mpirun does so on its own.
 void kill_later(const std::vector<int>& processes) {
   if (processes.empty() || _Fork() != 0) return;
-  ::syscall(SYS_close_range, 0u, ~0u, 0u);  // pipes that other processes read to EOF, and the journals' locks
+  ::syscall(SYS_close_range, 0u, ~0u, 0u);  // closes pipes that others read to EOF, and journal locks
   std::vector<int> handles;                 // pidfds, since pids may be reused
   for (const int process : processes)
     handles.push_back(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
@@ -133,7 +133,7 @@ void CrashReport::write_ahead(const std::vector<LateStop>& stops) {
   if (context_.place.rank != 0) return;
   const std::lock_guard lock(ahead_mutex_);
   if (superseded_) return;
-  // Does not read the journals: for a long run that takes seconds, in which this thread answers no peer.
+  // The journals are not read: in a long run that takes seconds, and this thread answers no peer meanwhile.
   std::vector<Record> known = context_.route.kept();
   known.insert(known.end(), taken.begin(), taken.end());
   known.insert(known.end(), all.begin(), all.end());

@@ -28,9 +28,9 @@ class CrashReport {
     const RankPlace& place;
     RecordQueue& records;
     RecordRouter& route;
-    std::string directory;                            ///< of the run
-    std::shared_ptr<RecordCount> record_count;        ///< of this rank's journal
-    std::string io_directory;                         ///< of test files
+    std::string directory;                            ///< run directory
+    std::shared_ptr<RecordCount> record_count;        ///< number of records in this rank's journal
+    std::string io_directory;                         ///< directory of test files
     std::string nodes_file;                           ///< see write_node_list
     const std::vector<std::string>& run_directories;  ///< see find_run_directories
     QueuedConsole& console;
@@ -38,7 +38,7 @@ class CrashReport {
   };
   explicit CrashReport(Context context) : context_(std::move(context)) {}
 
-  /// The main thread's work has ended, successfully or not, and its files are removed. Any thread.
+  /// Reports that the main thread's work has ended, even by failure, and its files are removed. Any thread.
   void end_work() { work_is_over_ = true; }
   /// Called if the run is asked to stop and does not end at once, since this process may be killed. Journals
   /// the findings and what the rank is still doing, removes test files, and writes a result on rank 0. On the
@@ -64,7 +64,7 @@ class CrashReport {
 
   Context context_;
   std::atomic<bool> work_is_over_{false};
-  std::mutex ahead_mutex_;  ///< held while the result is written ahead
+  std::mutex ahead_mutex_;  ///< held while `write_ahead` writes the result
   bool superseded_ = false;
   std::vector<Record> unwritten_;  ///< records that the journal lacks so far
 };

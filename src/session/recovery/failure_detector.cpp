@@ -14,10 +14,10 @@ namespace egt {
 namespace {
 
 constexpr const char *main_line = "main", *journal_line = "journal";
-constexpr double long_write_seconds = 1;  ///< a stopped rank may have been in a short one
+constexpr double long_write_seconds = 1;  ///< a stopped rank may have been in a shorter journal write
 constexpr double background_patience_seconds = 120, background_timeouts = 4;
 
-// ---- Serialization of the news.
+// ---- Serialization of WatchNews.
 
 Json activity_to_json(const Activity& activity) {
   return {{"line", activity.line},
@@ -101,19 +101,19 @@ bool is_silent(const WatchTable& table, const WatchOptions& options, int rank, d
   return takes_part(table.ranks[index(rank)]) && news_age(table, rank, now) > watch::silence_limit(options);
 }
 
-/// Whether its news is recent enough to judge.
+/// Whether a message of the rank is recent enough to judge it.
 bool is_known(const WatchTable& table, int rank) {
   return rank == table.self || table.ranks[index(rank)].heard_at >= table.watched_from;
 }
 
-/// None if the thread is idle.
+/// Null if the thread is idle.
 const Activity* activity_of(const RankView& view, const char* line) {
   for (const Activity& activity : view.news.activities)
     if (activity.line == line && !activity.phase.empty()) return &activity;
   return nullptr;
 }
 
-/// The main thread's activity, however short, including journal writes. None if it is idle or unknown.
+/// The main thread's activity. A journal write that takes long counts as one. Empty if idle or unknown.
 std::optional<Activity> main_activity(const RankView& view) {
   const Activity *main = activity_of(view, main_line), *journal = activity_of(view, journal_line);
   if (!main) return std::nullopt;
@@ -127,7 +127,7 @@ std::optional<Activity> main_activity(const RankView& view) {
   return activity;
 }
 
-/// Duration of the activity, as far as that time counts.
+/// Duration of the activity since `watched_from`, or since all ranks joined a later restart.
 double age_of(const WatchTable& table, const RankView& view, const Activity& activity, double now) {
   double from = table.watched_from;
   if (table.all_arrived_at) from = std::max(from, *table.all_arrived_at);
@@ -177,11 +177,11 @@ Loss vanished_rank(const WatchTable& table, int rank) {
   return loss;
 }
 
-// ---- The rules, one by one. An empty list: nothing to judge.
+// ---- The rules. Each returns the ranks to blame; empty if it does not apply.
 
 /// Ranks that exited unexpectedly or reported a failure. An exit causes failures on peers, so failed ranks
-/// are blamed only if none exited. A restart fails ranks outside their steps. Then the ranks that it waited
-/// for are blamed.
+/// are blamed only if none exited. A restart makes ranks fail that are outside their steps. Then the ranks
+/// that the restart waited for are blamed.
 std::vector<Loss> ended_ranks(const WatchTable& table, double now) {
   std::vector<Loss> vanished, failed;
   bool any_by_restart = false;
@@ -233,7 +233,7 @@ std::vector<Loss> missing_ranks(const WatchTable& table, const WatchOptions& opt
   return losses.empty() ? table.order.waited_for : losses;
 }
 
-/// One rank's main thread, as the rule for culprits sees it.
+/// Input of `culprits`. `old`: the activity of this rank's main thread lasts longer than allowed.
 struct MainThread {
   int rank;
   Activity activity;
@@ -276,7 +276,7 @@ std::vector<MainThread> culprits(const std::vector<MainThread>& threads, const W
                 (!one.old && watch::patience(one.activity, options) > options.collective_timeout_seconds);
   }
   if (!any_old || !busy.empty()) return busy;
-  // All late threads wait: for one that may outlast a collective, or for those at the min step.
+  // All late threads wait for peers: for a thread with long, allowed work, or for those at the min step.
   return long_work ? std::vector<MainThread>() : hindmost(threads);
 }
 
@@ -313,7 +313,7 @@ std::vector<Loss> obstacles(const WatchTable& table, const WatchOptions& options
   std::vector<Loss> losses;
   for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank)
     if (is_silent(table, options, rank, now)) losses.push_back(silent_rank(table, rank, now));
-  // Ranks cut off by one network failure do not go silent at the same instant, but belong together.
+  // Ranks cut off by one network failure go silent at slightly different times, so wait for all of them.
   if (may_be_silent(table, options, now) || (losses.empty() && any_excused(table, now))) return {};
   const bool any_silent = !losses.empty();
   for (Loss& loss : stuck_main_threads(table, options, now)) {
@@ -358,9 +358,9 @@ std::vector<Loss> stuck_background(const WatchTable& table, const WatchOptions& 
   });
 }
 
-/// A disk that does not answer blocks all threads that wait for its user. No peer and no restart can end a
-/// file operation. Only the reported time counts, since a stopped process reports nothing newer. The
-/// journal's disk is judged with the main thread, which writes to it.
+/// Threads whose file operation has run for half the collective timeout. They block the threads that wait for
+/// them, and neither a peer nor a restart can end the operation. Only the last reported duration counts,
+/// since a stopped process reports no newer one. The journal's disk is judged with the main thread.
 std::vector<Loss> blocked_files(const WatchTable& table, const WatchOptions& options, double now) {
   return background_threads(table, now, [&](const Activity& activity, double) {
     return activity.line != journal_line && !activity.file.empty() &&

@@ -14,7 +14,7 @@ namespace {
 constexpr double heartbeat_timeout_s = 20;
 constexpr double verdict_timeout_s = 30;  // for the crash report to end the process
 
-/// Seconds since its first call after a stop signal.
+/// Returns a clock that counts seconds from its first call after a stop signal.
 std::function<double()> stop_watch() {
   return [since = std::optional<Clock::time_point>()]() mutable {
     if (StopSignal::received() == 0) return 0.0;
@@ -58,7 +58,7 @@ Status RecoveryCoordinator::open_watchdog() {
   return {};
 }
 
-/// A communicator may fail before the watchdog knows which rank caused it.
+/// Waits for a restart order, since a communicator may fail before the watchdog knows which rank caused it.
 std::optional<RestartOrder> RecoveryCoordinator::await_order(const Status& failure) {
   if (given_up_ || setup_.control.place().size == 1) return std::nullopt;
   if (auto order = watchdog_->restart_ordered()) return order;

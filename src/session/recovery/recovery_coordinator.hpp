@@ -67,7 +67,7 @@ class RecoveryCoordinator : public Recovery {
   std::unique_ptr<Heartbeat> heartbeat_;  ///< without connections if there is one rank
   std::unique_ptr<Watchdog> watchdog_;
   std::atomic<bool> given_up_{false};
-  RestartOrder order_;  ///< of the restart in progress
+  RestartOrder order_;  ///< order of the restart in progress
 };
 
 }  // namespace egt

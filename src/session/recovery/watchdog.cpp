@@ -11,12 +11,12 @@ namespace egt {
 namespace {
 
 constexpr double period_s = 0.05, longest_period_s = 0.5;
-constexpr double ranks_at_period = 16;  ///< more ranks send their news less often
-constexpr double slept_s = 1;           ///< a longer turn means that this process was stopped
-constexpr double flush_s = 0.3;         ///< for the network to accept what must not be lost
+constexpr double ranks_at_period = 16;  ///< above this number of ranks, each one sends less often
+constexpr double slept_s = 1;           ///< a longer iteration means that this process was stopped
+constexpr double flush_s = 0.3;         ///< time for the network to accept the last messages
 constexpr double pump_s = 0.02;
 constexpr double stop_excuse_s = 0.2;  ///< after a stop signal: mpirun may have ended a missing rank
-constexpr double late_stop_s = 0.5;    ///< mpirun leaves a second
+constexpr double late_stop_s = 0.5;    ///< mpirun kills ranks a second after a stop signal
 constexpr std::chrono::seconds drain_deadline{1};
 
 double period_of(std::size_t ranks) {
@@ -149,8 +149,8 @@ void Watchdog::turn(double wait_seconds) {
   progressed_.notify_all();
 }
 
-/// Returns the time at which the news was read. With a later time, a scheduling delay of this thread would
-/// count as silence.
+/// Sends and receives news. Returns the time at which it was read. With a later time, a scheduling delay of
+/// this thread would count as silence.
 double Watchdog::exchange(double wait_seconds) {
   const double period = period_of(table_.ranks.size());
   const double before = clock_();
@@ -191,7 +191,7 @@ void Watchdog::take_news(double now) {
   self.heard_at = now;
   if (self.news.failed && !self.failed_at) self.failed_at = now;
   const std::vector<Peer>& peers = heartbeat_.peers();
-  const double asked = clock_();  // after the call, so that a peer may seem younger than it is, never older
+  const double asked = clock_();  // after the call: news may seem newer than it is, never older
   for (const Peer& peer : peers) take_peer(peer, asked);
 }
 

@@ -19,15 +19,15 @@ namespace egt {
 
 /// Callbacks for the watchdog's decisions. Called on the watchdog's thread.
 struct WatchdogHooks {
-  /// Once per restart. Interrupts the main thread's wait for peers. Returns within the silence limit.
+  /// Called once per restart. Must interrupt the main thread's wait for peers, within the silence limit.
   std::function<void(const RestartOrder&)> on_restart;
-  /// Once, if the run cannot continue on any rank. Writes all known results and ends the process. If it
-  /// returns, nothing is judged any more, but news is still sent.
+  /// Called once, if the run cannot continue on any rank. Writes all known results and ends the process. If
+  /// it returns, nothing is judged any more, but news is still sent.
   std::function<void(const std::vector<Loss>&)> on_give_up;
-  /// Seconds since a stop signal; 0: none. Soon after it mpirun ends ranks, which is no loss.
+  /// Seconds since a stop signal; 0: none. mpirun ends ranks soon after a signal; they are not lost.
   std::function<double()> stopping_for;
-  /// Once, some time after a stop signal, since this process may be killed at any moment. The argument lists
-  /// what the main threads of all ranks still do.
+  /// Called once, some time after a stop signal, since this process may be killed at any moment. The argument
+  /// lists what the main threads of all ranks still do.
   std::function<void(std::vector<LateStop>)> on_late_stop;
 };
 
@@ -35,11 +35,11 @@ struct WatchdogHooks {
 /// `failure_detector.hpp`. The lowest rank that answers decides for all.
 class Watchdog {
  public:
-  /// `heartbeat` and `board` outlive it. Only the watchdog uses the heartbeat from `start` on. `ranks`: of
-  /// all ranks, in rank order. Nothing happens before `start`.
+  /// `heartbeat` and `board` outlive the watchdog. After `start` nothing else uses the heartbeat. `ranks`:
+  /// identities of all ranks, in rank order. No thread runs and no message is sent before `start`.
   Watchdog(Heartbeat& heartbeat, const ProgressBoard& board, std::vector<WatchedRank> ranks,
            const WatchOptions& options, WatchdogHooks hooks, SecondsClock clock = steady_seconds);
-  /// Leaves, unless that was done before.
+  /// Calls `leave` if it was not called before.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -48,34 +48,34 @@ class Watchdog {
   /// after the heartbeat was opened. unavailable if the thread cannot be created.
   Status start();
 
-  /// This rank cannot continue. All ranks abort soon, which it does not wait for. Any thread.
+  /// Reports that this rank cannot continue. All ranks abort soon; the call does not wait for it. Any thread.
   void fail(const Status& why, const Json& fault = nullptr);
   /// Waits until `on_give_up` has returned, for up to `seconds`. Not on the watchdog's thread.
   void await_end(double seconds);
   /// The restart after which this rank's main thread has not resumed yet. Any thread; only locks a mutex.
   std::optional<RestartOrder> restart_ordered() const;
-  /// The main thread joined restart `number`, no longer uses the old communicator, and waits.
+  /// Reports that the main thread joined restart `number`, left the old communicator, and waits.
   void arrived(int number);
   /// Returns whether all joined restart `number`. The main thread polls it before it builds the new
   /// communicator.
   bool all_arrived(int number) const;
-  /// The main thread has the new communicator and resumes.
+  /// Reports that the main thread has the new communicator and resumes.
   void resumed(int number);
-  /// The main thread has completed all its steps and joins no further restart.
+  /// Reports that the main thread has completed all its steps and joins no further restart.
   void end_steps();
-  /// An orderly shutdown: sends a goodbye and ends the thread. Nothing is judged any more. Once; main thread.
+  /// Orderly shutdown: sends a goodbye, ends the thread, and judges no rank any more. Once; main thread.
   void leave();
   /// Returns whether another rank reported this one as lost. Reads the news that arrived while this process
   /// was stopped, and waits up to a second for the watchdog's thread. Any thread.
   bool given_up();
 
-  // For on_give_up, on the watchdog's thread only.
+  // Calls for on_give_up, on the watchdog's thread only.
 
   /// Returns whether this rank writes the result. All ranks agree on it.
   bool is_deputy() const;
   /// All other ranks in their current state.
   std::vector<Peer> peers();
-  /// Sends `word` to all remaining ranks, where `heard` is true from then on.
+  /// Sends `word` to all remaining ranks. On each of them, `heard(word)` is true once it has arrived.
   void report_all(const std::string& word);
   bool heard(const std::string& word);
   /// Exchanges news until `done` (true), or for up to `seconds` (false).
@@ -103,7 +103,7 @@ class Watchdog {
   const WatchdogHooks hooks_;
   const SecondsClock clock_;
 
-  // Used by the thread alone.
+  // Used only by the watchdog's thread.
   WatchTable table_;
   std::vector<std::uint64_t> texts_;  ///< number of texts read, by rank
   double sent_at_ = -1;
@@ -112,10 +112,10 @@ class Watchdog {
   bool ending_ = false;      ///< on_give_up was called
   bool late_stop_told_ = false;
 
-  mutable std::mutex mutex_;  ///< protects what follows
+  mutable std::mutex mutex_;  ///< protects the members below
   std::condition_variable progressed_;
   bool changed_ = false;  ///< `mine_` changed since it was sent
-  WatchNews mine_;        ///< without the activities
+  WatchNews mine_;        ///< this rank's news without activities
   int all_arrived_ = 0;
   bool lost_ = false;   ///< this rank is among the losses
   bool ended_ = false;  ///< on_give_up has returned

@@ -13,31 +13,31 @@ namespace {
 using enum InjectionKind;
 
 constexpr int word_bits = 32;
-constexpr std::int64_t first_period = 4;  ///< before it, every check has seen correct data
+constexpr std::int64_t first_period = 4;  ///< by then, every check has passed on correct data
 constexpr std::uint64_t strides[] = {1, 3, 32, 129};
 
-/// Differs for each pair; distributed over all bits.
+/// A hash of the pair, evenly distributed over all bits.
 std::uint64_t spread(std::uint64_t purpose, std::uint64_t number) {
   return mix64(mix64(purpose + 1) + number);
 }
 
-/// Several bits, up to ten.
+/// A mask with several random bits, at most ten.
 std::uint32_t several_bits(std::uint64_t number) {
   std::uint32_t mask = 0;
   for (std::uint64_t i = 0; i < 2 + number % 8; ++i) mask |= 1u << (spread(number, i) % word_bits);
   return mask | 1u << (number % word_bits);
 }
 
-/// Number of words of a strided fault. The memory test records the wrong words of a block up to a limit. A
-/// block with more is not reported again before a full pass without errors, which is too long to wait for.
+/// Number of words of a strided fault. The memory test records the wrong words of a block up to a limit,
+/// which it must not exceed: such a block is only reported again after a full pass without errors.
 std::uint64_t words_of(InjectionKind kind, std::uint64_t number) {
   constexpr std::uint64_t most = 64;
   return 2 + spread(1, number) % ((kind == memory ? Mismatches::max_samples : most) - 1);
 }
 
 /// Targets the data that a rank receives from each collective. Some injections of several bits target its
-/// contribution instead, if all ranks contribute to every reduction. Their mask stays unset, since other bits
-/// than the rank's own would be another rank's (see collective.hpp).
+/// contribution instead, if all ranks contribute to every reduction. Their mask stays unset, since a rank may
+/// flip only its own bits; the others belong to other ranks (see collective.hpp).
 void aim_at_collective(Injection& injection, int number, int ranks) {
   injection.layer = 1 + static_cast<int>(spread(0, static_cast<std::uint64_t>(number)) % collective_kinds);
   if (number < word_bits || number % 3 != 0 || ranks > static_cast<int>(contribution_fields)) return;
@@ -60,21 +60,21 @@ Injection injection_of(InjectionKind kind, int number, const SelftestScope& scop
     injection.count = words_of(kind, n);
     injection.stride = strides[spread(2, n) % std::size(strides)];
   }
-  // A wrong contribution corrupts the sum equally on all ranks, so the faulty rank cannot be identified.
+  // This bit corrupts the contribution. The sum is then equally wrong on all ranks, so no rank can be blamed.
   constexpr std::uint32_t puts_in = 1u << 30;
   if (kind == all_reduce && (*injection.mask &= ~puts_in) == 0) injection.mask = puts_in >> 1;
   if (kind == collective) aim_at_collective(injection, number, scope.ranks);
   return injection;
 }
 
-/// The `number`th of its kind that lasts until the next check: single bits from 16 on, then the others.
+/// The `number`th persistent one of its kind: single bits from bit 16 on, then several bits and strides.
 Injection persistent_injection_of(InjectionKind kind, int number, const SelftestScope& scope) {
   Injection injection = injection_of(kind, word_bits / 2 + number, scope);
   injection.lasting = Lasting::check;
   return injection;
 }
 
-/// Bit mask of InjectionNeed.
+/// Needs that the run does not meet, as a bit mask of InjectionNeed.
 unsigned missing_needs(const SelftestScope& scope) {
   unsigned missing = 0;
   if (scope.ranks < 2) missing |= needs_peers;
@@ -86,8 +86,9 @@ unsigned missing_needs(const SelftestScope& scope) {
   return missing;
 }
 
-/// Step of its period at which an injection strikes. Optimizer moments decay with every step, so a flip of
-/// the lowest bits may be rounded away and be no fault any more. Such a flip strikes right before the check.
+/// Step within its period at which an injection takes effect. Optimizer moments decay with every step, so a
+/// flip of the lowest bits may be rounded away and be no fault any more. Such a flip occurs right before the
+/// check.
 std::int64_t step_of_period(const Injection& injection, std::int64_t turn, std::int64_t period) {
   constexpr int fading_bits = 8;
   const bool fades = injection.kind == optimizer && std::countr_zero(*injection.mask) < fading_bits;
@@ -99,8 +100,8 @@ std::int64_t step_of_period(const Injection& injection, std::int64_t turn, std::
 /// Detectors whose injections alternate.
 using Turns = std::vector<Detector>;
 
-/// Adds all kinds of some detectors in turn. Periods with and without an injection alternate. The step within
-/// the period varies.
+/// Adds the injections for these detectors, with their kinds in turn. Periods with and without an injection
+/// alternate. The step within the period varies.
 void add_in_turn(const Turns& detectors, const SelftestScope& scope, SelftestPlan& plan) {
   std::vector<InjectionKind> kinds;
   for (const InjectionRow& row : injection_rows)
@@ -120,7 +121,7 @@ void add_in_turn(const Turns& detectors, const SelftestScope& scope, SelftestPla
   for (int number = 0; number < std::max(once, persistent_injections_of_a_kind); ++number)
     for (const InjectionKind kind : kinds) {
       if (number < once) add(injection_of(kind, number, scope));
-      // With sampled coverage, all faults of forward/backward passes last until the next check.
+      // With sampled coverage, all pass faults are persistent by default, so none are added.
       if (number < persistent_injections_of_a_kind && scope.covers_all && row_of(kind).accepts(key_lasting))
         add(persistent_injection_of(kind, number, scope));
     }
@@ -138,7 +139,7 @@ int injections_of_a_kind(int ranks) {
 
 SelftestPlan plan_selftest(const SelftestScope& scope) {
   SelftestPlan plan{.injections = {}, .left_out = {}, .period = scope.period};
-  // Of two faults in one replay, only the first tensor's is reported.
+  // If one replay detects two faults, it reports only the one in the first tensor.
   for (const Turns& detectors :
        {Turns{Detector::replica, Detector::replay, Detector::extreme}, Turns{Detector::collective},
         Turns{Detector::memory}, Turns{Detector::host_copy}, Turns{Detector::file}})

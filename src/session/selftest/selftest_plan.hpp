@@ -6,15 +6,15 @@
 
 #include "egt/core/injection.hpp"
 
-/// Plans which faults a selftest injects, where and when. Each one is over before the next that could be
-/// confused with it.
+/// Plans which faults a selftest injects, where and when. Each fault is over before the next one starts that
+/// could be confused with it.
 namespace egt {
 
 /// Properties of a run that decide which faults can be injected.
 struct SelftestScope {
   int ranks = 1;
   int layers = 1;           ///< layers with weights
-  std::int64_t period = 4;  ///< steps between checks of weights, replays, chains and collectives; min 2
+  std::int64_t period = 4;  ///< steps between two checks of each periodic detector; min 2
   bool extreme = true;
   bool covers_all = true;  ///< --coverage full
   bool memory = true;
@@ -33,17 +33,17 @@ struct SelftestPlan {
   std::int64_t period = 4;            ///< as in the scope
 };
 
-/// Number of injections of one kind that strike once; it grows with the number of ranks.
+/// Number of one-time injections of each kind. It grows with the number of ranks.
 int injections_of_a_kind(int ranks);
-/// Injections per kind of a forward/backward pass or all-reduce that strike every pass until the next check.
+/// Persistent injections per kind of pass or all-reduce fault. Each acts in every pass until the next check.
 constexpr int persistent_injections_of_a_kind = 20;
 bool is_persistent(const Injection& injection);
 
-/// Covers every kind in the scope, on every rank in turn: each bit of a word alone, then several bits and
-/// strided words. Detectors that check every period get up to one injection in a period of the whole job. The
-/// next period has none, and its check must pass. Weight consistency checks and replays reset training to the
-/// last verified state, so these two alternate. Memory, host copy and file injections are queued from the
-/// first step on, and an InjectionSerializer releases them.
+/// Plans every kind in the scope, on every rank in turn: each bit of a word alone, then several bits and
+/// strided words. A detector that checks every period gets at most one injection per period in the whole job.
+/// The next period has none, and its check must pass. Weight consistency checks and replays both reset
+/// training to the last verified state, so their injections alternate. Memory, host copy and file injections
+/// are queued from the first step on, and an InjectionSerializer releases them.
 SelftestPlan plan_selftest(const SelftestScope& scope);
 
 }  // namespace egt

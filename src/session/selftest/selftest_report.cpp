@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t max_false_alarms_told = 5;
 
-/// Injections that struck.
+/// Executed injections.
 using Strikes = std::set<std::pair<std::string, int>>;  // kind and rank
 
 /// Returns whether the part fails if a fault of the kind is found. `is_own`: injected on the part's own rank.
@@ -39,7 +39,7 @@ bool is_explained(const Json& part, int rank, const Strikes& strikes) {
          });
 }
 
-/// The records as if nothing had been injected and found. The rest is judged like any run.
+/// The records without injections, faults, and the part errors that injections explain.
 std::vector<Record> without_injections(const std::vector<Record>& records) {
   Strikes strikes;
   for (const Record& record : records)
@@ -63,7 +63,7 @@ std::string never_injected(const SelftestRow& row) {
   return fmt::format("{}: {} of {} never injected", name_of(row), row.planned - row.injected, row.planned);
 }
 
-/// Errors of a row; empty: none. `is_stopped`: the run ended before it reached all of the plan.
+/// Errors of a row; empty: none. `is_stopped`: the run was stopped before the plan's end.
 std::vector<std::string> failures(const SelftestRow& row, std::int64_t longest, bool is_stopped) {
   const std::string name = name_of(row);
   const int missed = row.injected - row.found - row.awaited;
@@ -140,7 +140,7 @@ bool is_above_zero(const Json& fill) {
   return fill.is_number() && fill.get<double>() > 0;
 }
 
-/// The parts saw the injected faults, so their own results do not count.
+/// The result with one entry per row instead of per part, since injected faults make the parts fail.
 Json result_of(const SelftestPlan& plan, const SelftestScore& score, const std::vector<Record>& records,
                const Verdict& verdict) {
   Json result = build_result(records, verdict);
@@ -181,7 +181,7 @@ Verdict judge_selftest(const SelftestPlan& plan, const SelftestScore& score,
                        const std::vector<Record>& records) {
   Verdict verdict = judge(without_injections(records));
   std::vector<std::string> found = failures(plan, score);
-  // A broken run may have lost the very records that are missing here: it stays incomplete.
+  // An incomplete run may have lost the records that are missing here, so it stays incomplete.
   const bool is_lighter =
       verdict.exit_code == exit_code::interrupted || verdict.exit_code == exit_code::degraded;
   if (is_lighter && !found.empty()) {

@@ -10,9 +10,9 @@
 /// A selftest's score as text and for result.json.
 namespace egt {
 
-/// The only judgement of a selftest. Injected faults and their effects on the parts count by the score alone.
-/// A run that broke, verified nothing or was interrupted is judged like any other. Due misses, wrong blame
-/// and false alarms are a fault even if the run was interrupted or degraded.
+/// The verdict of a selftest. Injected faults and their effects on the parts count only by the score. All
+/// else is judged as in any run: failures, interruption, or nothing verified. Due misses, wrong blame and
+/// false alarms are a fault even if the run was interrupted or degraded.
 Verdict judge_selftest(const SelftestPlan& plan, const SelftestScore& score,
                        const std::vector<Record>& records);
 
@@ -33,7 +33,7 @@ SelftestPlan plan_of(const Json& start);
 
 /// Entries of `results[]`, one per row: {test_name, test_type, description, rank, success, failure, undone,
 /// planned, injected, found, blamed_rightly, late, not_due, latency_steps {p50, max} | null}. `undone`: work
-/// that a stopped run did not reach; if nothing else is missing, `failure` is the same.
+/// that a stopped run did not reach; if there is no other error, `failure` has the same text.
 Json to_results(const SelftestPlan& plan, const SelftestScore& score);
 
 }  // namespace egt

@@ -16,12 +16,12 @@
 namespace egt {
 namespace {
 
-/// An injection that struck, and the checks that reported it.
+/// An executed injection, and the checks that reported it.
 struct Struck {
   const Record* record = nullptr;
   InjectionKind kind = InjectionKind::weight;
   bool is_persistent = false;
-  std::set<std::string> told_by;  ///< names of checks
+  std::set<std::string> told_by;  ///< names of the checks that reported it
 };
 
 /// Scope of a detector's reports: the whole job if it checks every period, else one rank.
@@ -41,8 +41,8 @@ std::optional<InjectionKind> kind_of(const Record& injection) {
   return row && row->changes_data() ? std::optional(row->kind) : std::nullopt;
 }
 
-/// Orders the records. A rank's memory, host copy and file records keep their order. The other records are of
-/// all ranks, with different clocks and arrival times, so they are sorted by step. Within a step, an
+/// Orders the records. A rank's memory, host copy and file records keep their order. The other records come
+/// from all ranks, whose clocks and arrival times differ, so they are sorted by step. Within a step, an
 /// injection comes before its fault.
 std::vector<const Record*> in_order(const std::vector<Record>& records) {
   const std::vector<const Record*> faults = faults_of(records);
@@ -104,7 +104,7 @@ class Scorer {
                                         text_at(fault.body, "where"), fault.step));
   }
 
-  /// `steps`: completed by all ranks.
+  /// `steps`: number of steps completed by all ranks.
   SelftestScore score(std::int64_t steps, bool is_stopped) && {
     SelftestScore score{.rows = {}, .false_alarms = std::move(false_alarms_), .is_stopped = is_stopped};
     for (const auto& [track, struck] : last_) {

@@ -18,11 +18,11 @@ class SelftestWatch : public Sink {
   /// awaited any longer.
   SelftestWatch(SelftestPlan plan, double patience_seconds);
 
-  /// Receives all ranks' records as they arrive.
+  /// Receives all ranks' records as they arrive; keeps the injections and faults.
   Status write(const Record& record) override;
   Status flush() override { return {}; }
 
-  /// Called before each step. True if all is found and two more periods have passed, or no more is expected.
+  /// Call it before each step. True two periods after all faults are found, or if no more are awaited.
   bool is_done(std::int64_t step);
   SelftestScore score() const { return score_selftest(plan_, records_); }
   /// Injections and faults so far.
@@ -34,7 +34,7 @@ class SelftestWatch : public Sink {
 
   const SelftestPlan plan_;
   const double patience_seconds_;
-  std::int64_t last_step_ = 0;  ///< of the injections that strike at a planned step
+  std::int64_t last_step_ = 0;  ///< last planned step of an injection
   std::vector<Record> records_;
   Clock::time_point last_news_ = Clock::now();
   std::size_t scored_ = 0;  ///< number of records when `settled_` was computed

@@ -12,12 +12,12 @@
 namespace egt {
 namespace {
 
-/// Whether the status only means that these devices do not support it.
+/// Whether the status means that these devices do not support peer copies. Other errors are failures.
 bool is_no_way(const Status& status) {
   return status.code() == StatusCode::unsupported || status.code() == StatusCode::unavailable;
 }
 
-/// All ranks return the same Status, so that none waits for other ranks later.
+/// All ranks return the same Status, so that no rank later waits for one that failed.
 Result<std::unique_ptr<Communicator>> split(Environment& environment, Control& control, int group) {
   auto made = environment.communicator.split(group);
   EGT_TRY(agree(control, made.status()));
@@ -64,7 +64,7 @@ Result<std::unique_ptr<BenchGroups>> BenchGroups::open(Environment& environment,
   return made;
 }
 
-/// Ranks on other hosts only take part in the calls.
+/// Opens memory on the ranks of rank 0's host. Ranks on other hosts only take part in the collective calls.
 Status BenchGroups::open_memory(Environment& environment, Control& control,
                                 const std::vector<std::size_t>& bytes) {
   const int own = environment.place.rank;

@@ -18,7 +18,7 @@ namespace egt {
 class BenchGroups {
  public:
   struct Needs {
-    std::vector<int> counts;  ///< sizes of groups, each of the first ranks
+    std::vector<int> counts;  ///< group sizes; a group of n has the ranks below n
     bool peer_sums = false;   ///< all-reduce gradients by peer copies
     /// Sizes of each rank's memory for batches by peer copies, ascending. The largest one that fits is used.
     /// If empty, no batches are moved by peer copies.
@@ -41,7 +41,7 @@ class BenchGroups {
   Communicator& alone() { return *alone_; }
   /// Communicator of the first `count` ranks, this one included.
   Communicator& of_first(int count) { return *collectives_.at(count); }
-  /// The same with gradients moved by peer copies. Only if why_no_peers is empty.
+  /// Communicator of the same ranks that all-reduces by peer copies. Only if why_no_peers is empty.
   Communicator& peers_of_first(int count) { return *peers_.at(count); }
   /// Communicators of a plan that includes this rank.
   const Split& of_plan(const ParallelPlan& plan) const { return splits_.at(plan); }
@@ -61,7 +61,7 @@ class BenchGroups {
   Status open_memory(Environment& environment, Control& control, const std::vector<std::size_t>& bytes);
 
   int on_first_host_ = 1;        ///< number of first ranks on the host of rank 0
-  std::string first_elsewhere_;  ///< the reason, as "ranks 0 and 2 are on different hosts"
+  std::string first_elsewhere_;  ///< if not all: "ranks 0 and 2 are on different hosts"
   std::string why_none_;         ///< why ranks on one host cannot use peer copies
   std::map<int, std::string> no_sums_;
   std::string no_slots_;

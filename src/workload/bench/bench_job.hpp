@@ -22,15 +22,15 @@ namespace egt {
 struct JobReport {
   std::string failure;            ///< one line; faults have their own records; empty: none
   VerifiedWork work;              ///< verified since the previous report
-  std::optional<double> copy_ms;  ///< for a copy that reads and writes the necessary bytes of an iteration
+  std::optional<double> copy_ms;  ///< time of a plain copy that moves the bytes an iteration must move
   /// All-reduces without concurrent work: of a step's gradients, and of parts of them.
   std::vector<AllReduceTime> sums = {};
-  std::optional<double> loss = {};        ///< after MlpJobConfig::compared_steps: mean of the last few
+  std::optional<double> loss = {};        ///< after MlpJobConfig::compared_steps: mean of the last losses
   std::optional<double> sent_bytes = {};  ///< MlpTrainer::sent_bytes
   // For networks that are divided among devices.
   std::optional<double> communication_ms = {};  ///< per step, without concurrent work
-  std::optional<double> outside_share = {};     ///< of a step: exchanges, all-reduces, their waits
-  std::optional<bool> compared = {};            ///< compared with one device's gradients; false: no room
+  std::optional<double> outside_share = {};     ///< share of a step in exchanges and all-reduces, with waits
+  std::optional<bool> compared = {};            ///< gradients compared with one device's; false: no memory
 };
 
 /// Durations of a burst.
@@ -47,7 +47,7 @@ class BenchJob {
   virtual ~BenchJob() = default;
   /// Digests of the outputs for known inputs, for the caller to compare between ranks. Blocks.
   virtual Result<Answers> answers() = 0;
-  /// Iterations must be multiples of this, the same on all devices.
+  /// Iteration counts must be multiples of this value, which is the same on all devices.
   virtual std::int64_t multiple() const { return 1; }
   /// Runs `chunks` chunks of `per_chunk` iterations after some untimed iterations, and waits for them.
   virtual Result<BurstTimes> burst(int chunks, std::int64_t per_chunk) = 0;
@@ -63,8 +63,8 @@ class BenchJob {
 /// Percent of extra work on a device with an injected slowdown; 0: none.
 double slow_percent(const std::optional<Injection>& slow);
 
-/// Repeats an operation on the batches of the feed. A slow device runs extra operations of the same kind.
-/// `environment` must outlive the job.
+/// Repeats an operation on the batches of the feed. An injected slowdown (`slow`) adds operations of its
+/// kind. `environment` must outlive the job.
 Result<std::unique_ptr<BenchJob>> make_stream_job(Environment& environment,
                                                   std::unique_ptr<BenchOperation> operation,
                                                   std::unique_ptr<InputPipeline> feed, const FeedShape& shape,

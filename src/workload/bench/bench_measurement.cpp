@@ -10,10 +10,10 @@
 namespace egt {
 namespace {
 
-/// Layout in which the ranks share them.
+/// RankFigures as an array of doubles, which is how the ranks share them.
 using Figures = std::array<double, sizeof(RankFigures) / sizeof(double)>;
 
-/// Enough for a relative range, at negligible memory in a trial of one hour.
+/// Max step times kept to estimate their deviation. Bounds the memory of a trial of one hour.
 constexpr std::size_t max_kept_steps = 1 << 16;
 
 constexpr double normal_quantile_95 = 1.6448536269514722;  // in standard deviations above the mean
@@ -128,7 +128,7 @@ Status BenchTrialMaker::conclude(BenchJob* job) {
     std::copy_n(figures.begin(), of_rank.size(), of_rank.begin());
     measured_.ranks.push_back(std::bit_cast<RankFigures>(of_rank));
   }
-  measured_.interrupted = false;  // all is measured, so the next step handles the stop
+  measured_.interrupted = false;  // the trial is complete, so the next step handles a stop request
   return {};
 }
 

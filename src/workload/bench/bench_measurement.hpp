@@ -41,7 +41,7 @@ struct Measured {
   JobReport own;                   ///< of this rank
   std::vector<RankFigures> ranks;  ///< by rank
 
-  /// Reduces a value over all devices of the trial by `both`. Empty if a device has no value.
+  /// Reduces a value over all devices of the trial by the function `both`. Empty if a device has no value.
   template <typename Figure, typename Both>
   std::optional<double> of_devices(const BenchTrial& trial, const Figure& figure, const Both& both) const {
     std::optional<double> all;
@@ -54,8 +54,8 @@ struct Measured {
   }
 };
 
-/// Synchronizes the ranks of a trial by sharing values. Use it for one trial. All ranks call it; those that
-/// take no part have no job.
+/// Runs one trial and synchronizes its ranks by sharing values. All ranks call it; ranks outside the trial
+/// pass no job.
 class BenchTrialMaker {
  public:
   /// Returns all ranks' values, [rank * own.size() + i]. `phase`: a string literal.
@@ -90,7 +90,7 @@ class BenchTrialMaker {
 
   Status warm_up(BenchJob* job);
   Status measure(BenchJob* job);
-  /// Runs the missing iterations that the job's values require.
+  /// Runs the iterations that the job still needs before its check (BenchJob::missing).
   Status make_up(BenchJob* job);
   Status conclude(BenchJob* job);
   /// Shares the values and the stop request. Returns all ranks' values, [rank][i].

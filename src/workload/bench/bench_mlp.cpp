@@ -13,8 +13,8 @@
 namespace egt {
 namespace {
 
-/// For all-reduces timed without concurrent work. Each size is this many times smaller than the previous one,
-/// and each time is per all-reduce of a block of several.
+/// Ratio between consecutive sizes of the all-reduces that are timed without concurrent work. Blocks of
+/// several all-reduces are timed together.
 constexpr std::int64_t sum_divisor = 64;
 constexpr std::size_t sum_blocks = 15, max_sums_a_block = 8, sum_block_bytes = std::size_t{64} << 20;
 
@@ -145,7 +145,7 @@ Result<StepResult> MlpJob::retire() {
   return result;
 }
 
-/// The first step is excluded: its time would include the host's work before it.
+/// The first step is not timed, because its time would include the host's work before it.
 Result<BurstTimes> MlpJob::burst(int chunks, std::int64_t per_chunk) {
   const std::int64_t first = next_ + 1, end = first + chunks * per_chunk;
   BurstTimes times{.chunk_ms = std::vector<double>(static_cast<std::size_t>(chunks), 0.0)};
@@ -172,7 +172,7 @@ Result<JobReport> MlpJob::check() {
   return std::exchange(report_, {});
 }
 
-/// The batch and weights of the first pass must give the same bits again.
+/// Repeats the known-answer pass with its initial batch and weights: the results must have the same bits.
 Status MlpJob::check_replay() {
   EGT_TRY_ASSIGN(const Answers again, replay());
   const std::vector<PassTensor> tensors = trainer_->replay_tensors();
@@ -210,8 +210,8 @@ Status MlpJob::check_replicas() {
   return {};
 }
 
-/// Times the fabric alone, in the memory of the gradients. The updates that read them finished before the
-/// state digests. All ranks use the same sizes.
+/// Times all-reduces without concurrent work, in the memory of the gradients. This memory is free, because
+/// the last update finished before the state digests. All ranks use the same sizes.
 Status MlpJob::measure_sums() {
   if (communicator_.size() < 2) return {};
   line_.wait_for_peers("bench: all-reduce by size");

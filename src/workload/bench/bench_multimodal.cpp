@@ -43,8 +43,8 @@ void write_times(double* times, std::int64_t rows, std::int64_t samples, double 
   }
 }
 
-/// Sensor streams of robots, as in stream_fusion.hpp. The timeline is part of the input. The streams are part
-/// of it too, or belong to this device.
+/// Sensor streams of robots, as in stream_fusion.hpp. The input has the timeline. It also has the streams,
+/// unless they belong to this device (StreamOrigin::own).
 class Multimodal final : public BenchOperation {
  public:
   Multimodal(Device& device, std::uint64_t seed, StreamOrigin origin, const BatchItems& samples)
@@ -68,7 +68,7 @@ class Multimodal final : public BenchOperation {
  private:
   Status write_doubles(std::byte* to, std::int64_t samples, double hz, std::uint64_t purpose, Stream& stream);
   Status make_streams(int generation, std::byte* batch, Stream& stream);
-  /// Address of a generation's streams, computed as if the timeline preceded them.
+  /// Start of a generation in streams_, as if the timeline preceded its streams as in an input.
   const std::byte* own_batch(int generation) const {
     return streams_.as<std::byte>() + static_cast<std::size_t>(generation) * layout_.bytes;
   }

@@ -16,7 +16,7 @@ constexpr double ready_seconds = 60;  ///< timeout of a stream that prepares inp
 /// and its outputs belong to this device. One thread.
 class BenchOperation {
  public:
-  /// Batches of different content, used in rotation, so that a stale batch is not mistaken for the next.
+  /// Number of different batches, which are used in rotation, so that a stale batch is detected.
   static constexpr int generations = 3;
 
   virtual ~BenchOperation() = default;
@@ -24,7 +24,7 @@ class BenchOperation {
   /// Writes an input of a generation, with room for the max batch of all devices. The same on every device.
   /// May block.
   virtual Status make_input(int generation, std::byte* input, Stream& stream) = 0;
-  /// Enqueues the work on this device's batch.
+  /// Enqueues the work on this device's batch of that generation.
   virtual Status enqueue(int generation, const std::byte* input, Stream& stream) = 0;
 
   /// Memory of the operation that is verified; whole words.

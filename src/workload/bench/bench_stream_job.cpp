@@ -15,10 +15,10 @@ namespace {
 
 constexpr int copy_chunks = 5;
 
-/// Bounds the host's lead over the device: the device never waits for the host, and a stop is quick.
+/// Limits how far the host enqueues ahead: far enough to keep the device busy, but short for a quick stop.
 class SubmissionWindow {
  public:
-  static constexpr std::int64_t iterations = 16;  ///< between two marks
+  static constexpr std::int64_t iterations = 16;  ///< iterations between two marks (events)
   static constexpr std::size_t marks = 4;
 
   Status prepare(Device& device) {
@@ -62,7 +62,7 @@ class StreamJob final : public BenchJob {
  private:
   Status make(std::int64_t iterations, std::int64_t per_chunk);
   Status work(std::int64_t iteration);
-  /// A wait for a peer's batches looks the same as a stuck device: report it as a wait for peers.
+  /// Reports waits as waits for peers, because a device that waits for a peer's batches looks stuck.
   void report_progress();
   Status wait(const Event& event, const char* what);
   /// Waits for the window's mark before iteration `number`, and records it again.
@@ -152,7 +152,7 @@ Result<Answers> StreamJob::read_digests(std::size_t count, const char* what) {
   return Answers(digests, digests + count);
 }
 
-/// The first delivery fills the slots and is not timed.
+/// The first delivery is not timed, because it only fills the slots.
 Result<BurstTimes> StreamJob::burst(int chunks, std::int64_t per_chunk) {
   const std::int64_t iterations = multiple() + chunks * per_chunk;
   per_chunk_ = per_chunk;
@@ -265,7 +265,7 @@ Result<JobReport> StreamJob::check() {
   return std::exchange(report_, {});
 }
 
-/// Mirrors the measurement of the operation: the same number of calls, back to back, from as many sources.
+/// Times copies in the same way as the operation: as many calls, back to back, from as many source buffers.
 Result<double> StreamJob::copy_ms() {
   const std::size_t bytes = aligned_input(operation_->necessary_bytes() / 2);
   EGT_TRY_ASSIGN(std::byte* const data, borrow((BenchOperation::generations + 1) * bytes));

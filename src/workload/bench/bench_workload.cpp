@@ -181,7 +181,7 @@ Result<Answers> BenchSuite::open_own_job(const BenchEntry& entry) {
   return job_->answers();
 }
 
-/// A rank that takes no part has no answers to compare.
+/// Ranks outside the trial have no answers to compare.
 Status BenchSuite::open_job(BenchEntry& entry) {
   const BenchTrial& trial = entry.trial;
   std::vector<BenchEntry> parts = parts_of(entry);
@@ -205,7 +205,7 @@ Status BenchSuite::open_job(BenchEntry& entry) {
       entry.failure = fmt::format("rank {}: {}", r, r == rank() ? status.what() : to_string(code));
   }
   trials_without_memory_ += lacks_memory;
-  // Parts of a network are compared with their own repetition by their jobs.
+  // The jobs of a divided network compare each part with its own repetition.
   if (!entry.failure.empty() || trial.is_divided()) return {};
   for (BenchEntry& part : parts) {
     std::vector<Answers> by_rank(static_cast<std::size_t>(ranks()));
@@ -224,10 +224,10 @@ void BenchSuite::judge_answers(BenchEntry& entry, const std::vector<Answers>& by
   const bool is_mlp = trial.workload == BenchWorkload::mlp;
   std::vector<std::int64_t> sizes(by_rank.size(), trial.size);
   for (std::size_t device = 0; device < entry.shares.size(); ++device)
-    // A known-answer pass has no more samples than an equal share.
+    // A known-answer pass uses at most as many samples as an equal share.
     sizes[static_cast<std::size_t>(trial.ranks[device])] =
         is_mlp ? std::min(entry.shares[device], entry.items() / trial.devices()) : entry.shares[device];
-  // Gradients are scaled by the samples of all devices.
+  // Gradients are scaled by the samples of all devices, so the answers depend on this number.
   std::string question = trial.name;
   if (is_mlp)
     question += fmt::format(", {} devices, {} in all, gradients {}", trial.devices(), entry.items(),
@@ -368,7 +368,7 @@ std::optional<double> BenchSuite::used_memory_bytes() const {
   return static_cast<double>(memory.value().used_bytes());
 }
 
-/// This rank may have kept the trial already while others failed in it. It is lost on all ranks.
+/// Marks the trial as lost. This rank may have stored its result already, while other ranks failed in it.
 void BenchSuite::lose_trial(std::int64_t number) {
   if (number < 0) return;
   entries_.resize(std::min(entries_.size(), static_cast<std::size_t>(number)));

@@ -58,7 +58,7 @@ class BenchSuite final : public MeasurementWorkload {
   std::size_t slot_bytes(const BenchTrial& trial) const;
   void look_at_peers(BenchEntry& entry) const;
   Status measure_hetero(BenchEntry& entry);
-  /// Measures in the entry's shares. Without a result there is a failure or a stop request.
+  /// Measures the trial in the entry's shares. If there is no result, it failed or a stop was requested.
   Status measure(BenchEntry& entry);
   Status open_job(BenchEntry& entry);
   Result<Answers> open_own_job(const BenchEntry& entry);
@@ -89,7 +89,7 @@ class BenchSuite final : public MeasurementWorkload {
   VerifiedWork work_;              ///< of this rank
   int trials_without_memory_ = 0;  ///< trials in which some rank lacked memory
   bool interrupted_ = false;       ///< a rank was asked to stop in the current trial
-  std::optional<Injection> slow_;  ///< of this device, from some trial on
+  std::optional<Injection> slow_;  ///< injected slowdown of this device, once it is due
   std::unique_ptr<BenchGroups> groups_;
   std::unique_ptr<BenchJob> job_;  ///< of the current trial
   /// Kept after an aborted communicator, because its transfers may still access this memory.

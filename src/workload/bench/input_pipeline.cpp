@@ -14,7 +14,7 @@ std::size_t slot_bytes(const FeedShape& shape) {
   return static_cast<std::size_t>(shape.per_delivery) * shape.stride;
 }
 
-/// The generations in order, followed by copies of the first ones to make every delivery contiguous.
+/// Buffer of all generations in order, and copies of the first ones, so that each delivery is contiguous.
 class Ring {
  public:
   Status prepare(Device& device, const FeedShape& shape, const InputPipeline::MakeInput& make) {

@@ -18,13 +18,13 @@ struct BenchEntry {
   std::vector<std::int64_t> shares;  ///< items per device and step
   std::optional<ScalingTimes> step;  ///< of all devices together
   double own_ms = 0;  ///< time per step of mode `single`, without other processes' use of a host's cores
-  std::optional<double> speedup;  ///< over the mean of its devices alone
+  std::optional<double> speedup;  ///< relative to the mean of its devices running alone
   std::optional<double> exposed_communication_ms;
   std::optional<double> memory_bytes;  ///< max over the devices
   std::optional<double> gpu_utilization_percent, power_w;
   std::optional<double> sm_clock_mhz;   ///< min over the devices
   std::optional<double> tflops;         ///< of all devices
-  std::optional<double> gb_per_second;  ///< for necessary reads and writes of one device alone
+  std::optional<double> gb_per_second;  ///< necessary reads and writes, of one device alone
   std::optional<double> ratio_copy_bandwidth;
   std::optional<double> moved_bytes;            ///< per step, from the first device to each other
   std::optional<double> even_items_per_second;  ///< of hetero: with equal shares

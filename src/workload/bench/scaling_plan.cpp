@@ -210,7 +210,7 @@ std::vector<std::int64_t> share_load(std::int64_t total, const std::vector<doubl
     ++shares[most];
     lost[most] -= 1;
   }
-  for (; left < 0; ++left) --*std::max_element(shares.begin(), shares.end());  // offsets the min shares
+  for (; left < 0; ++left) --*std::max_element(shares.begin(), shares.end());  // `least` exceeded the total
   for (std::int64_t& share : shares) share *= unit;
   return shares;
 }

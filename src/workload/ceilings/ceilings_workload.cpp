@@ -9,7 +9,7 @@
 namespace egt {
 namespace {
 
-/// From 8 B to the gradients of a step of the default network; less on the host.
+/// All-reduce sizes from 8 B to the gradients of one step of the default network; smaller on the host.
 std::vector<std::uint64_t> bytes_of_sums(bool is_gpu) {
   if (!is_gpu) return {8, 1 << 16, 1 << 20, 16 << 20};
   return {8, 1 << 16, 1 << 20, 16 << 20, 120'000'000, 480'000'000};
@@ -26,7 +26,7 @@ CeilingScope scope_of(const CeilingParts& parts, int ranks, bool is_gpu) {
           .sums = bytes_of_sums(is_gpu)};
 }
 
-/// Mean of sensor readings; none without readings.
+/// Mean of sensor readings; std::nullopt without readings.
 class Mean {
  public:
   void add(const std::optional<double>& figure) {
@@ -91,7 +91,7 @@ Status CeilingsSuite::measure(const CeilingPace& pace, std::vector<CeilingEntry>
   return {};
 }
 
-/// The counts grow until a burst is long enough.
+/// Increases the operation counts until a burst is long enough.
 Status CeilingsSuite::warm_up(const CeilingPace& pace) {
   constexpr int fewest = 3;
   std::fill(std::begin(counts_), std::end(counts_), 1);
@@ -155,7 +155,7 @@ void CeilingsSuite::keep(std::vector<CeilingEntry> entries) {
   entries_.push_back(std::move(entries));
 }
 
-/// This rank may have kept the trial already while others failed in it. It is lost on all ranks.
+/// Marks the trial as lost. This rank may have stored its result already, while other ranks failed in it.
 void CeilingsSuite::lose_trial(std::int64_t number) {
   if (number < 0) return;
   const auto index = static_cast<std::size_t>(number);

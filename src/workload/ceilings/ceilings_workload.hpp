@@ -53,7 +53,7 @@ class CeilingsSuite final : public MeasurementWorkload {
   Status check(std::vector<CeilingEntry>& entries);
   /// Runs a burst of one side on all ranks. Ends with a barrier.
   Result<CeilingBurst> burst(bool of_limit);
-  /// `own`: status of this rank; if not ok, it has no time.
+  /// `own`: status of this rank. `ms`: its time, unused if `own` is an error.
   Status meet(const Status& own, double ms, const char* phase);
   void keep(std::vector<CeilingEntry> entries);
 

@@ -16,8 +16,8 @@ namespace {
 
 constexpr double burst_seconds = 0.1;  ///< write time per file
 
-/// Compares the file part's cycle (write from the device, read back, verify there) with bare writes and
-/// reads. Those use the same system calls and chunk size on another file of the same directory.
+/// Compares the file part's cycle (write from the device, read back, verify on the device) with plain writes
+/// and reads. The plain calls have the same chunk size and use another file of the same directory.
 class FileCeiling final : public CeilingJob {
  public:
   FileCeiling(const CeilingWorld& world)
@@ -47,9 +47,9 @@ class FileCeiling final : public CeilingJob {
 
   const CeilingWorld& world_;
   const std::unique_ptr<FileLayer> layer_;
-  const std::array<std::string, FilePass::files + 1> paths_;  ///< the last one is for bare access
+  const std::array<std::string, FilePass::files + 1> paths_;  ///< the last one is for plain writes and reads
   FileSystem file_system_;
-  std::uint64_t bytes_ = 0;  ///< size limit of the bare file
+  std::uint64_t bytes_ = 0;  ///< size limit of the plainly written file
   Buffer chunk_;
   std::unique_ptr<FileClaim> claim_;
   std::unique_ptr<FilePass> pass_;
@@ -62,7 +62,7 @@ FileCeiling::~FileCeiling() {
       world_.environment.records.warning(fmt::format("bench: a file is left behind: {}", removed.what()));
 }
 
-/// Size of each of the three files.
+/// Size of each file: those of FilePass and the plainly written one.
 Result<std::uint64_t> FileCeiling::file_bytes() const {
   EGT_TRY_ASSIGN(const DiskSpace space, layer_->space(world_.file.directory));
   const std::uint64_t most =

@@ -62,7 +62,7 @@ class Maker {
                    }};
     return {};
   }
-  /// Sets a sum over the words, almost a bare read, as the limit.
+  /// Sets a sum over the words as the limit, which is almost a plain read.
   Status beside_read(const WordsView& words) {
     EGT_TRY_ASSIGN(void* const sums, take(sizeof(Digest)));
     trial.limit = {static_cast<double>(words.bytes()), [this_device = &device_, words, sums](Stream& stream) {
@@ -89,8 +89,8 @@ class Maker {
   std::unique_ptr<Stream> stream_;
 };
 
-/// Our side verifies all resting blocks, one after the other, timed by the host clock. That includes the
-/// memory test's own host work between two operations.
+/// Our side verifies all blocks, one after the other. It is timed by the host clock, so that the memory
+/// test's host work between two operations counts.
 class PatrolCeiling final : public CeilingJob {
  public:
   PatrolCeiling(std::unique_ptr<MemoryPatrol> patrol, std::unique_ptr<CeilingJob> read)

@@ -17,7 +17,7 @@ std::int64_t large_rows(const CeilingWorld& world) {
 /// Second GEMM of two square layers. Its operand follows a ReLU, as in most GEMMs of the step.
 constexpr std::size_t behind_relu = 1;
 
-/// Compares training with the bare GEMMs of its step in another stream. With all-reduce, the limit is the
+/// Compares training with the GEMMs of its step alone, in another stream. With all-reduce, the limit is the
 /// slower of these GEMMs and one all-reduce of all gradients.
 class StepCeiling final : public CeilingJob {
  public:
@@ -98,7 +98,7 @@ Result<std::unique_ptr<CeilingJob>> make_product_ceiling(const CeilingWorld& wor
   return make_stream_ceiling(world.environment, std::move(both));
 }
 
-/// Like the memory test's GEMMs: the operands are memory patterns, twice as long for a narrow type.
+/// GEMM like the memory test's: operands are memory patterns, with twice the inner dimension for 8-bit types.
 Result<std::unique_ptr<CeilingJob>> make_checked_product_ceiling(const CeilingWorld& world,
                                                                  const CeilingTrial& trial) {
   Device& device = world.environment.device;

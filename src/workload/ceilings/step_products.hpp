@@ -24,7 +24,7 @@ std::vector<StepGemm> products_of_step(const std::vector<std::int64_t>& neurons,
 /// For example "forward 2, 128x384x512": layer from 1, then m x n x k.
 std::string describe(const StepGemm& product);
 
-/// The bare GEMMs of one step: same shapes, types, order and data, and nothing between them. Activations are
+/// The GEMMs of one step alone: same shapes, types, order and data, and nothing between them. Activations are
 /// ReLU outputs, half of them 0; fp8 operands are quantized once. Each layer has its own memory. Not for
 /// int8.
 class StepGemms {

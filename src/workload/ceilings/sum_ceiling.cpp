@@ -11,9 +11,9 @@
 
 namespace egt {
 
-/// The limit of an all-reduce is a ring of bare copies of the bytes each rank must send, to the next rank and
-/// from the previous one concurrently. The limit of a known-answer all-reduce, fill and verify included, is a
-/// bare one.
+/// The limit of an all-reduce is a ring of plain copies: each rank sends the bytes it must send to the next
+/// rank and receives as many from the previous one concurrently. The limit of a known-answer all-reduce,
+/// which includes fill and verification, is a plain all-reduce.
 Result<std::unique_ptr<CeilingJob>> make_sum_ceiling(const CeilingWorld& world, const CeilingTrial& trial) {
   Environment& environment = world.environment;
   Device& device = environment.device;

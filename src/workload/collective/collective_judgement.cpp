@@ -50,7 +50,7 @@ bool is_minority(const Ranks& ranks, int size) {
   return ranks.size() == 1 || 2 * ranks.size() < static_cast<std::size_t>(size);
 }
 
-/// The whole number that an fp32 word represents exactly; nothing if the bit fields cannot produce it.
+/// The whole number that an fp32 word represents exactly; std::nullopt if the bit fields cannot produce it.
 std::optional<std::uint32_t> whole_number(std::uint32_t word) {
   const float value = float_from_bits(word);
   if (!(value >= 0 && value < 16777216.0f)) return std::nullopt;
@@ -58,7 +58,7 @@ std::optional<std::uint32_t> whole_number(std::uint32_t word) {
   return float_bits(static_cast<float>(number)) == word ? std::optional(number) : std::nullopt;
 }
 
-/// Bits in which the samples differ, of the sum's 24; nothing if a sample is not a valid sum.
+/// Bits in which the samples differ, of the sum's 24; std::nullopt if a sample is not a valid sum.
 std::optional<std::uint32_t> wrong_bits(const Mismatches& found) {
   std::uint32_t bits = 0;
   const auto taken = std::min<std::uint64_t>(found.samples, Mismatches::max_samples);
@@ -128,7 +128,7 @@ struct Shared {
   }
 };
 
-/// For the case that all ranks received the same wrong data.
+/// Finds the cause if all ranks received the same wrong data.
 CollectiveFinding blame_origin(const CollectiveRound& round, const Shared& shared, const Ranks& wrong) {
   CollectiveFinding finding = shared.seen_by(wrong.front());
   const std::string where = shared.element(finding) + ", on all ranks alike";

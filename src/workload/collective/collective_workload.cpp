@@ -193,7 +193,8 @@ Status CollectiveWorkload::enqueue_collective(Slot& slot, CollectiveKind kind) {
   return answer.verify(environment_.device, own_report(sum_report), stream_());
 }
 
-/// Unconditional, because it is collective. Zeros are not a valid report, so a no-op is detected.
+/// All ranks must call it, because it is collective. The receive buffer starts with zeros, which are no valid
+/// report, so an exchange that does nothing is detected.
 Status CollectiveWorkload::enqueue_exchange(Slot& slot) {
   Device& device = environment_.device;
   std::memset(slot.gathered.data(), 0, slot.gathered.bytes());
@@ -265,7 +266,7 @@ Status CollectiveWorkload::retire(std::int64_t step, StepOutcome&) {
   return has_round(step) ? collect_round() : Status();
 }
 
-/// Some ranks may have collected a round that other ranks aborted, so round numbers restart at a new base.
+/// Round numbers restart at a new base, because some ranks may have collected a round that others aborted.
 Status CollectiveWorkload::resume(RestartInfo& restart) {
   constexpr int max_rounds_log2 = 40;
   first_number_ = static_cast<std::uint64_t>(restart.number) << max_rounds_log2;

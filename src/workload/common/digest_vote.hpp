@@ -24,7 +24,7 @@ struct Mismatch {
 /// Questions on which the ranks' answers differ, ascending.
 std::vector<std::size_t> differing_questions(const std::vector<Answers>& ranks);
 
-/// How the answers of a rank differ from the expected ones, without rank; nothing: they are equal.
+/// How the answers of a rank differ from the expected ones, without rank; std::nullopt if they are equal.
 std::optional<Mismatch> difference(const Answers& expected, const Answers& actual);
 
 /// Text: `count - 1` further tensors after the reported one are wrong; empty if none.
@@ -48,7 +48,7 @@ std::string more_tensors(std::uint64_t count);
 /// reported.
 ///
 /// Each rank is in at most one Mismatch, with the strongest blame over its questions. They are sorted by
-/// group, then rank. Suspects follow (rank -1, `ambiguous`, one Mismatch per group). Empty: no dissent.
+/// group, then rank. Suspects follow (rank -1, `ambiguous`, one Mismatch per group). Empty: no mismatch.
 std::vector<Mismatch> vote(const std::vector<Answers>& ranks, const std::vector<int>& group,
                            const std::vector<Answers>& past);
 

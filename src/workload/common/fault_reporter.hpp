@@ -20,9 +20,9 @@ class FaultReporter {
 
   /// `fault`: filled in for this rank; `dissent` supplies the actual rank and the blame.
   void report(Fault fault, const Mismatch& dissent);
-  /// Reports a fault whose details are not complete yet. `tell` of the same `fault.incident` follows, unless
-  /// the run aborts before. The first fault of this kind and rank is reported at once. Repetitions are
-  /// reported by `report_for_others` if the check aborts, which loses no fault and avoids a flood of records.
+  /// Reports a fault whose details are not complete yet. A `report` of the same `fault.incident` follows,
+  /// unless the run aborts before. The first fault of this kind and rank is reported at once. Repetitions are
+  /// reported by `report_for_others` if the check aborts, so that no fault is lost and records stay few.
   void report_provisionally(Fault fault, const Mismatch& dissent);
   /// True if this check found this kind of fault on `rank`.
   bool found(const std::string& kind, int rank) const;
@@ -33,8 +33,8 @@ class FaultReporter {
   /// True if this rank is one of the suspects.
   bool own_suspected() const { return own_suspected_; }
   void end_check();
-  /// All ranks have completed the last check, since they reached the next one. `is_open`: faults were
-  /// reported provisionally since. Perhaps only this rank knows them.
+  /// Call it when all ranks reached the next check, so that all completed the last one. `is_open`: faults
+  /// were reported provisionally since then, and perhaps only this rank knows them, so they are kept.
   void confirm_last_check(bool is_open = false) {
     std::erase_if(of_others_, [&](const Fault& fault) { return !is_open || !fault.provisional; });
   }

@@ -38,7 +38,7 @@ Mismatches::Sample lowest_sample(const Mismatches& found);
 /// that transferred nothing is detected.
 bool is_plausible(const Mismatches& report);
 
-/// Writes count, offset and values of the lowest mismatch into a fault, or that its words were not compared.
+/// Writes into a fault the count, offset and values of the lowest mismatch, or that words were not compared.
 /// `found.count` is above 0.
 void show_mismatches(Fault& fault, const Mismatches& found);
 

@@ -18,7 +18,7 @@ struct LinkTiming {
 
 /// `seconds`: one value per repeat; empty: not measured.
 LinkTiming timing_of(std::vector<double> seconds);
-/// Combines two ranks' times of the same transfers: the longer covers the bytes of both.
+/// Combines two ranks' times of concurrent transfers. The longer time applies to the bytes of both.
 LinkTiming longer_of(const LinkTiming& a, const LinkTiming& b);
 
 /// One repeat of a measurement.

@@ -24,7 +24,7 @@ Status MeasurementWorkload::prepare() {
 }
 
 Status MeasurementWorkload::enqueue(const Step& step) {
-  if (step.index >= trials()) return {};  // the last steps, which the session enqueues ahead
+  if (step.index >= trials()) return {};  // the session enqueues some steps ahead
   trial_ = step.index;
   line_.begin(phase_of(trial_), trial_);
   EGT_TRY(make_trial(trial_));
@@ -49,8 +49,8 @@ Status MeasurementWorkload::give_up_steps(double timeout_seconds) {
   return recover(timeout_seconds);
 }
 
-/// Some ranks may have met after the trial while other ranks still waited there. The rank that is furthest
-/// ahead defines the lost trial.
+/// The trial of the rank that is furthest ahead counts as lost, because some ranks may have passed the
+/// barrier after the trial while others still waited in it.
 Status MeasurementWorkload::resume(RestartInfo& restart) {
   const std::array own = {static_cast<double>(trial_)};
   EGT_TRY_ASSIGN(const auto furthest, share(own, "restart: agrees on the next trial"));

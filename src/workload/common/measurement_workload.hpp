@@ -45,23 +45,24 @@ class MeasurementWorkload : public Workload {
   virtual Status make_trial(std::int64_t trial) = 0;
   /// True if the last trial was skipped because a stop was requested. No further trial may then start.
   virtual bool was_interrupted() const { return false; }
-  /// The communicator was aborted during the trial, on all ranks.
+  /// Stores the trial as failed, after the communicator was aborted on all ranks during it.
   virtual void lose_trial(std::int64_t trial) = 0;
   /// After the communicator was aborted: waits until the workload's own streams are empty (see
   /// Device::forget_failure), at most `timeout_seconds`.
   virtual Status recover(double timeout_seconds) = 0;
-  /// All ranks have a new communicator: reopens what was opened on the old one.
+  /// Called once all ranks have a new communicator. Reopens whatever used the old one.
   virtual Status reconnect() { return {}; }
 
-  /// Result of a piece of a trial, combined over the ranks.
+  /// Result of one measurement of a trial, combined over the ranks.
   struct Meeting {
     double ms = 0;             ///< of the slowest rank
     bool interrupted = false;  ///< a stop was requested on some rank
-    std::string failure;       ///< of the trial, on some rank; only this rank's own is in full
+    std::string failure;       ///< trial error on some rank; another rank's has only its code
 
     bool goes_on() const { return failure.empty() && !interrupted; }
   };
-  /// `own`: status of this rank's piece. An error that is not of the trial is returned. Acts as a barrier.
+  /// `own`: status of this rank's measurement. Returns it if it does not affect only the trial (is_of_trial).
+  /// Else acts as a barrier.
   Result<Meeting> meet(const Status& own, double ms, bool stopping, const char* phase);
 
   /// All-gathers values: [rank * own.size() + i]; acts as a barrier. `phase`: a string literal for the board,

@@ -47,7 +47,7 @@ class AnswerComparison {
  public:
   /// `ranks`: newest answers of each rank, possibly repeated from earlier calls. `group[r]`: equal for ranks
   /// of one device model. `vote` decides which rank is wrong. In a group of three or more, the comparison
-  /// waits for a third answer. Returns at most one dissent per rank, and one of suspects.
+  /// waits for a third answer. Returns at most one mismatch per rank, and one of suspects.
   std::vector<AnswerMismatch> compare(const std::vector<std::vector<OperandAnswer>>& ranks,
                                       const std::vector<int>& group);
   /// Number of questions compared so far.

@@ -33,7 +33,7 @@ Status OperationPipeline::judge_next(double seconds, const std::stop_token& stop
   ++judged_;
   const Judge judge = std::exchange(slot.judge, nullptr);
   EGT_TRY_ASSIGN(const double device_ms, device_.elapsed_ms(*slot.begin, *slot.end));
-  // Below zero: more words were compared than counted first, so the count was lost.
+  // Negative: the verification subtracted equal words, but its initial count of all words was lost.
   std::uint64_t& count = pinned_.as<Evidence>()[index].mismatches.count;
   count = std::min(count, 0 - count);
   return judge(pinned_.as<Evidence>()[index], device_ms);
@@ -53,8 +53,8 @@ Result<std::size_t> OperationPipeline::acquire(const std::stop_token& stop) {
   return submitted_ % slots_.size();
 }
 
-/// The pinned evidence is no valid result until the device's arrives, so that a copy that does nothing is
-/// detected.
+/// Until the device's evidence arrives, the pinned evidence is invalid (one mismatch, no digests), so that a
+/// copy that does nothing is detected.
 Status OperationPipeline::submit(const Enqueue& enqueue, Judge judge, const std::stop_token& stop) {
   EGT_TRY_ASSIGN(const std::size_t index, acquire(stop));
   Slot& slot = slots_[index];

@@ -9,7 +9,7 @@ namespace {
 constexpr double one_operation = 0, shortest_ms = 1e-3, deadline_seconds = 60;
 constexpr int max_repeats = 1 << 16;
 constexpr int max_windows = 5;
-constexpr double enough_ms = 100;             ///< of all windows; slow operations run in fewer
+constexpr double enough_ms = 100;             ///< total of all windows; slow operations have fewer windows
 constexpr double long_enough_seconds = 2e-4;  ///< per operation: launch overhead is negligible
 constexpr std::int64_t fewest_rows = 256, max_rows = 8192;
 constexpr std::int64_t columns_of_chains = 1024, fewest_chain_rows = 4, max_chain_rows = 8192;

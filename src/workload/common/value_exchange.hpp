@@ -37,7 +37,7 @@ class ValueExchange {
   const double timeout_seconds_;
   Buffer memory_;                 ///< own values, then those of all ranks
   Buffer pinned_;                 ///< own values, then those of all ranks
-  std::vector<Buffer> given_up_;  ///< a communication library may still write to them
+  std::vector<Buffer> given_up_;  ///< kept, since MPI or NCCL may still write to them
   std::unique_ptr<Event> done_;
   std::size_t most_ = 0;
   std::unique_ptr<Stream> stream_;  ///< last: its destructor waits for its work before the buffers are freed

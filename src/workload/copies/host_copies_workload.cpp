@@ -17,8 +17,8 @@ HostCopiesWorkload::HostCopiesWorkload(Environment& environment)
                                       place_of_host_copy(environment_.place.rank, copies_.chunk_bytes());
                                 }}) {}
 
-/// The rate is the mean of both directions. Host memory afterwards holds other data than the first trip
-/// writes.
+/// The rate is the mean of both directions. It leaves the second pattern in host memory, so that a first trip
+/// that copies nothing is detected.
 Status HostCopiesWorkload::prepare() {
   Device& device = environment_.device;
   EGT_TRY(copies_.prepare());
@@ -43,7 +43,7 @@ Pattern HostCopiesWorkload::pattern(std::size_t chunk, std::uint64_t trip) const
           .seed = pattern_seed(environment_, PatternPurpose::host_copy, chunk, trip)};
 }
 
-/// Both device buffers hold other patterns: the source that of the last trip, the destination the one before.
+/// Before the trip, the destination buffer and the host memory have other patterns than the source buffer.
 Result<PacedCopies::Brought> HostCopiesWorkload::copy(std::size_t chunk, std::uint64_t trip, Stream& stream) {
   const Chunk& own = chunks_[chunk];
   const WordsView from = words(own, trip), to = words(own, trip + 1);

@@ -34,8 +34,8 @@ class PacedCopies {
     std::string name;                         ///< used in faults and messages, as in "host copies"
     std::string part;                         ///< part of the run, as in "host-copies"
     std::uint64_t largest_chunk = 64u << 20;  ///< bytes on a GPU; fills a round with copies, not waits
-    InjectionKind injection = InjectionKind::host_copy;  ///< corrupts received data
-    InjectionGate is_hit = {};                           ///< selects among this kind; empty: all
+    InjectionKind injection = InjectionKind::host_copy;  ///< kind that corrupts received data
+    InjectionGate is_hit = {};                           ///< selects injections of this kind; empty: all
     /// Enqueues copy number `trip` of a chunk. Runs on the thread.
     std::function<Result<Brought>(std::size_t chunk, std::uint64_t trip, Stream& stream)> copy;
     std::function<void(Fault& fault)> locate;  ///< fills in location and blame
@@ -60,7 +60,7 @@ class PacedCopies {
 
   /// Writes metrics, outcome and work. The copies count as planned once the rate was measured.
   void report(PartReport& report) const;
-  /// Standalone duration of the copies so far, in seconds; nothing if not measured.
+  /// Standalone duration of the copies so far, in seconds; std::nullopt if not measured.
   std::optional<double> seconds_alone() const;
   std::optional<double> rate() const { return rate_; }
 

@@ -63,7 +63,7 @@ Pattern PeerCopiesWorkload::pattern(int rank, std::size_t chunk, PatternKind kin
   return {.kind = kind, .seed = pattern_seed(environment_.seed, rank, PatternPurpose::peer_copy, chunk, 0)};
 }
 
-/// Allocates what the exchange in `start` needs. A rank that failed there would leave its peers waiting.
+/// Allocates memory for the exchange in `start`, where a failure on one rank would leave its peers waiting.
 Status PeerCopiesWorkload::prepare() {
   if (environment_.place.size > 1) EGT_TRY(offers_.prepare(figures_of_offer));
   if (environment_.place.local_size < 2) {
@@ -148,7 +148,7 @@ Status PeerCopiesWorkload::open(const Offer& from) {
   return {};
 }
 
-/// Before the copy, the words are the bitwise inverse of the last copy.
+/// Before the copy, the destination has the bitwise inverse of the last copy.
 Result<PacedCopies::Brought> PeerCopiesWorkload::copy(std::size_t chunk, Stream& stream) {
   const WordsView words = copies_.words(copied_[chunk]);
   EGT_TRY(environment_.device.copy(words.data, opened_.as<std::byte>() + chunk * words.bytes(), words.bytes(),

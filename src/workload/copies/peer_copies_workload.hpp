@@ -56,7 +56,7 @@ class PeerCopiesWorkload : public Workload {
   bool hurried_ = false;
   SharedBuffer source_;  ///< chunks that the next rank copies
   std::optional<SharedPages> left_,
-      left_there_;  ///< a word: `source_`, or `opened_`, is no longer copied from
+      left_there_;  ///< signals that nothing reads `source_` (or `opened_`) any more
   Buffer opened_;   ///< the source memory of rank `from_`
   std::array<Buffer, PacedCopies::chunks> copied_;
   PacedCopies copies_;  ///< last: its streams finish before the memory is freed

@@ -7,7 +7,7 @@
 namespace egt {
 namespace {
 
-/// 512 bytes, the smallest disk write, less the words of an identity that may match by chance.
+/// Words of 512 bytes, the smallest disk write, minus the words of an identity, which may match by chance.
 constexpr std::size_t sector_words = 128 - identity_words;
 constexpr std::size_t part_words = 64;      ///< more words than identities of one run have in common
 constexpr std::size_t few_bits_a_word = 8;  ///< on average; unrelated words differ in 16 bits
@@ -69,7 +69,7 @@ Difference compare(const std::uint32_t* block, const FileBlock& expected) {
   return found;
 }
 
-/// Counts only words that differ between two rewrites of a block: how many belong to each.
+/// Number of words that belong to each of two rewrites of a block. Words equal in both are not counted.
 struct Generations {
   std::size_t older = 0;
   std::size_t expected = 0;
@@ -101,7 +101,7 @@ BlockIdentities identities_in(const std::uint32_t* block, const BlockIdentity& e
   return found;
 }
 
-/// Previous content of this place: as the block's identity states, else the previous rewrite.
+/// Older content of this place: the rewrite that an identity in the block states, else the previous rewrite.
 BlockIdentity older_than(const BlockIdentity& expected, const BlockIdentities& strangers) {
   for (const auto& end : {strangers.head, strangers.tail})
     if (end && end->same_place(expected)) return *end;

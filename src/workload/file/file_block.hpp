@@ -44,7 +44,7 @@ enum class BlockEnd { head, tail };
 void stamp(std::uint32_t* block, const BlockIdentity& identity);
 /// True if both ends are bit-identical to what `stamp` writes.
 bool carries(const std::uint32_t* block, const BlockIdentity& identity);
-/// Identity at one end; nothing if there is none or it is damaged.
+/// Identity at one end; std::nullopt if there is none or it is damaged.
 std::optional<BlockIdentity> identity_at(BlockEnd end, const std::uint32_t* block);
 /// Reverses `stamp`: restores the words of `pattern` at both ends. `first_word`: the block's index in it.
 void restore(std::uint32_t* block, const PatternFunction& pattern, std::uint64_t first_word);
@@ -79,8 +79,8 @@ struct BlockFinding {
 /// Generates the block of an identity as it is written.
 using MakeBlock = std::function<FileBlock(const BlockIdentity&)>;
 
-/// Finding for a block as read; nothing if it is bit-identical. Slow, because it generates blocks: only for
-/// blocks that are known or suspected to be wrong.
+/// Finding for a block as read; std::nullopt if it is bit-identical. Slow, because it generates blocks: only
+/// for blocks that are known or suspected to be wrong.
 std::optional<BlockFinding> examine(const std::uint32_t* block, const BlockIdentity& expected,
                                     const MakeBlock& make);
 

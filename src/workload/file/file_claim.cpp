@@ -98,7 +98,7 @@ std::string to_text(const TestFileName& name) {
                      name.hostname, suffix);
 }
 
-/// Uses the time of day, because process ids are reused.
+/// Derives `run` from the time of day, because process ids are reused.
 TestFileName first_test_file(const RankPlace& place) {
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();
   return {.rank = place.rank,
@@ -122,8 +122,8 @@ std::optional<TestFileName> parse_test_file_name(std::string_view text) {
   return name;
 }
 
-/// Between creation and lock, a cleanup may hold the file briefly, which is waited for. Or it may remove the
-/// file, which is then created again.
+/// Between creation and lock, another process's cleanup may lock the file: waits for it. Or the cleanup may
+/// remove the file: creates it again.
 Result<std::unique_ptr<FileClaim>> claim_file(const std::string& path) {
   Descriptor file;
   int error = 0;

@@ -43,7 +43,7 @@ std::array<std::string, Count> test_file_paths(const std::string& directory, con
   for (; name.index < Count; ++name.index) paths[name.index] = directory + "/" + to_text(name);
   return paths;
 }
-/// Nothing if it is not a test file's name.
+/// std::nullopt if it is not a test file's name.
 std::optional<TestFileName> parse_test_file_name(std::string_view text);
 
 /// Creates an empty file and locks it. Errors: unavailable, no_space.

@@ -91,7 +91,7 @@ Status FilePass::run(const std::stop_token& stop) {
   for (File& file : files_)
     if (status.ok()) status = renew(file, stop);
   if (!status.ok()) {
-    // The enqueued judgements refer to a file that is already closed.
+    // Discard the enqueued judgements, because they refer to a closed file.
     EGT_TRY(in_flight_->discard(OperationPipeline::deadline_seconds));
     return status;
   }
@@ -161,7 +161,7 @@ Status FilePass::verify_what_was_written(File& file, const std::stop_token& stop
   EGT_TRY(spoil_buffers());
   {
     EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> opened, open(file, FileAccess::rewrite));
-    EGT_TRY(of_file(opened->sync()));  // unsynced data stays in the page cache
+    EGT_TRY(of_file(opened->sync()));  // else data would be read from the page cache
   }
   return timed(&FileFigures::read_seconds, [&] { return verify(file, Reading::back, stop); });
 }
@@ -214,7 +214,7 @@ Status FilePass::write(File& file, const std::stop_token& stop) {
   return of_file(opened->sync());
 }
 
-/// The write is the copy's judge callback, so it starts after the copy, with the next chunk enqueued.
+/// The copy's judge callback writes the chunk, after the copy and while the next chunk is enqueued.
 Status FilePass::fill_then_write(OpenFile& open, const Chunk& chunk, const std::stop_token& stop) {
   begin("wait for the device");
   EGT_TRY_ASSIGN(const std::size_t slot, in_flight_->acquire(stop));
@@ -357,7 +357,7 @@ Result<std::unique_ptr<OpenFile>> FilePass::open(const File& file, FileAccess ac
   return opened;
 }
 
-/// Records that the failure is on the file's side.
+/// Passes the status on. An error sets file_failed_: the file or its disk failed, not the device.
 Status FilePass::of_file(Status status) {
   const bool direct_refused = direct_ && status.code() == StatusCode::unsupported;
   if (status.ok() || direct_refused) return status;
@@ -373,7 +373,7 @@ void FilePass::report_disk_error(const Status& status) {
   environment_.records.emit(fault);
 }
 
-/// Shows the current operation, and thus where the thread is stuck.
+/// Publishes the current operation on the progress board, so that it is known where a stuck thread hangs.
 void FilePass::begin(const char* phase) {
   line_.begin(phase, step_, patience_seconds);
 }

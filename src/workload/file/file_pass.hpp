@@ -36,7 +36,7 @@ struct FileFigures {
   std::uint64_t bytes_read = 0;      ///< read back after the write
   std::uint64_t bytes_right = 0;     ///< of those: correct
   std::uint64_t bytes_reread = 0;    ///< read again later, before the next rewrite
-  std::uint64_t bytes_judged = 0;    ///< of both: compared with the written data
+  std::uint64_t bytes_judged = 0;    ///< bytes read or reread that were compared
   std::uint64_t bytes_measured = 0;  ///< written before the first pass
   double write_seconds = 0;
   double read_seconds = 0;
@@ -59,10 +59,9 @@ struct FileFigures {
 /// corruption that happened after the first verification, while the other file was written and read. One
 /// thread; only `figures` and `set_step` are thread-safe.
 ///
-/// Other disk errors end the pass. A full disk (including its reserve, see disk_reserve.hpp) ends it after
-/// the data written so far was read back and verified. An error of the block device or file system is a
-/// fault. A deleted or replaced file ends it too. A truncated file is a fault, reported once, and the pass
-/// continues.
+/// Errors: disk errors and a deleted or replaced file end the pass. A full disk (including its reserve, see
+/// disk_reserve.hpp) ends it only after the data written so far was verified. An error of the block device or
+/// file system is also a fault. A truncated file is a fault, reported once, and the pass continues.
 class FilePass {
  public:
   static constexpr std::uint64_t block_bytes = file_block_bytes;  ///< files consist of whole blocks

@@ -14,7 +14,7 @@
 
 namespace egt {
 
-/// Remembers the blocks with a wrong identity and keeps them unchanged; turns the rest into plain pattern.
+/// Stores the blocks with a wrong identity and keeps them unchanged. Restores the pattern in the others.
 void FilePass::check_identities(std::size_t slot, const Chunk& chunk) {
   const PatternFunction payload(pattern(chunk.file->index, chunk.index, chunk.file->generation));
   strangers_[slot].clear();

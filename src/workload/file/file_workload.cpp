@@ -47,7 +47,7 @@ FileWorkload::FileWorkload(Environment& environment, const FileOptions& options,
       paths_(test_file_paths<FilePass::files>(options.directory, environment.place)) {}
 
 FileWorkload::~FileWorkload() {
-  // A failure here has no recipient; finish() reported it.
+  // Ignore a failure, which finish() has reported.
   static_cast<void>(thread_.stop(stop_seconds));
   static_cast<void>(remove_files_within(remove_seconds));
 }
@@ -173,7 +173,7 @@ Status FileWorkload::work(const std::stop_token& stop) {
   return {};
 }
 
-/// False: no more cycles.
+/// Waits until a cycle is requested or due at the end. Returns false if no more cycles follow.
 bool FileWorkload::await_request(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, stop, [this] { return requested_ || closing_ || over_; });
@@ -199,7 +199,7 @@ Status FileWorkload::cycle(const std::stop_token& stop) {
   return {};
 }
 
-/// If injections were due, their faults must be detected before the end.
+/// True if file injections of this rank were due. Their faults must be detected before the end.
 bool FileWorkload::suffers_injections() const {
   const auto& all = environment_.injector.all();
   return std::any_of(all.begin(), all.end(), [&](const Injection& one) {
@@ -287,7 +287,7 @@ Status FileWorkload::finish(const Shutdown& ending) {
   if (!ending.hurry) {
     EGT_TRY(stopped);
     EGT_TRY(removed);
-    remove_leftovers();  // of a process that took long to end
+    remove_leftovers();  // of killed processes that have ended only now
   }
   return thread_.failure();
 }

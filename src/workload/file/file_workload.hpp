@@ -64,7 +64,7 @@ class FileWorkload : public Workload {
   Status explain(const Status& stopped);
   void remove_leftovers();
   std::string with_free_space(const Status& status);
-  /// Planned work that was not done, whatever was found; empty: none.
+  /// Planned work that was not done, regardless of faults found; empty: none.
   std::string undone(const FileFigures& figures) const;
 
   Environment& environment_;

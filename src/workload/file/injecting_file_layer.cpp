@@ -32,7 +32,7 @@ struct Write {
 /// Corrupted blocks of a file, kept from one opening for writing to the next.
 struct Corruption {
   std::vector<std::uint64_t> now;     ///< offsets of blocks corrupted now
-  std::vector<std::uint64_t> before;  ///< the same at the previous opening: had no right block
+  std::vector<std::uint64_t> before;  ///< offsets without a right block at the previous opening
 
   bool was(std::uint64_t offset) const {
     return std::find(before.begin(), before.end(), offset) != before.end();
@@ -89,7 +89,7 @@ class InjectingFile : public OpenFile {
     std::uint64_t block = 0;  ///< index in the write, from 0
     Flip flip;                ///< words of the block to flip
   };
-  /// Effect of a strike on its block.
+  /// Effect of an injection on its block.
   struct Damage {
     std::uint64_t place;  ///< offset in bytes at which it is visible
     std::string what;
@@ -153,8 +153,8 @@ std::optional<std::uint64_t> InjectingFile::choose_block(InjectionKind kind, con
   return std::nullopt;
 }
 
-/// A skipped block keeps its old content. It must be a complete block of this run, or for a misplaced one
-/// nothing. In either case the file's end must not be missing.
+/// A stale or misplaced block leaves the old content at its place. Stale: it must be a right block of this
+/// run. Misplaced: it may also be unwritten, except at the end, where the file would be too short.
 bool InjectingFile::allows(InjectionKind kind, const Write& write, std::uint64_t block) const {
   const std::uint64_t place = write.place(block);
   const bool last = block + 1 == write.blocks;

@@ -103,7 +103,7 @@ Status LinkContext::settle() {
   return {};
 }
 
-/// MPI may still write to its receive buffers. NCCL's work has ended with the streams.
+/// On the host, replaces and keeps buffers to which MPI may still write. NCCL's work ended with the streams.
 Status LinkContext::renew() {
   if (environment_.device.info().backend != "host") return {};
   for (Buffer* buffer : {&outgoing_, &incoming_, &pilot_}) given_up_.push_back(std::move(*buffer));

@@ -27,7 +27,7 @@ LinkHostCopies::LinkHostCopies(LinkContext& bench, std::int64_t trial, const Lin
   outcome_.repeats = options.repeats;
 }
 
-/// An aborted wait leaves copies in flight from and to memory of this object.
+/// After an aborted wait, copies may still use this object's buffers, so these are kept.
 Result<HostCopyOutcome> LinkHostCopies::make() {
   auto made = make_on_nodes();
   if (!made.ok() && !bench_.settle().ok())
@@ -122,7 +122,7 @@ Status LinkHostCopies::prepare(Way way, int repeat) {
   return device.record(*prepared_, bench_.stream());
 }
 
-/// Concurrent copies end with the later one.
+/// Copies in both directions run in two streams. The timed stream then waits for the other one.
 Status LinkHostCopies::copy(Way way) {
   Device& device = bench_.device();
   const std::uint64_t bytes = outcome_.bytes;

@@ -51,7 +51,7 @@ std::vector<Finding> judge_links(const std::vector<LinkFigure>& figures,
 std::optional<Finding> judge_host_link(const LinkEndpoint& end, const std::string& what, double median);
 
 /// Locates the rank that caused wrong data from all pairs with wrong data so far. If several pairs have one
-/// rank in common, returns that rank (majority); else none.
+/// rank in common, returns that rank (majority); else std::nullopt.
 std::optional<int> common_rank(const std::vector<std::pair<int, int>>& wrong_pairs);
 
 }  // namespace egt

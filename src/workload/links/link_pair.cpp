@@ -113,7 +113,7 @@ Status LinkPairTest::measure_latency() {
   return {};
 }
 
-/// A round trip also waits for work that the peer's host has not enqueued yet.
+/// A block has led only if it led on both ranks, because a round trip waits for work that the peer enqueues.
 Status LinkPairTest::take_peers_lead(std::vector<LinkRepeat>& blocks) {
   std::vector<std::uint8_t> own, theirs(blocks.size());
   for (const LinkRepeat& block : blocks) own.push_back(block.led);

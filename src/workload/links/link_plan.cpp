@@ -8,7 +8,7 @@ namespace egt {
 namespace {
 
 constexpr std::size_t min_ranks_for_rounds = 4;  ///< with fewer, a round is one pair, already measured
-constexpr std::size_t max_again = 8;             ///< trials; a node with more slow pairs is slow anyway
+constexpr std::size_t max_again = 8;             ///< repeated trials; with more slow pairs, the node is slow
 constexpr int fewest_repeats = 3;                ///< with fewer, a median means little
 
 /// Pairs of round `round` of a round-robin tournament by the circle method: the last player stays, the others

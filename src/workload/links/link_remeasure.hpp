@@ -19,7 +19,7 @@ std::vector<LinkFigure> directions_of(const std::vector<PairResult>& pairs,
                                       const std::vector<LinkEndpoint>& ends);
 
 /// Chooses among the pairs that look slow and may be measured again: fewest measurements first, then the
-/// slowest. Returns none if no pair is left.
+/// slowest. Returns std::nullopt if no pair is left.
 std::optional<std::size_t> pair_to_measure_again(const std::vector<PairResult>& pairs,
                                                  const std::vector<LinkEndpoint>& ends, double warn_below);
 

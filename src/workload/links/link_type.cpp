@@ -65,7 +65,7 @@ LinkType nvlink_type(const Bundle& links, bool through_switch) {
                           links.count, through_switch ? " through NVSwitch" : "")};
 }
 
-/// The driver's answer for these two devices, if it has one.
+/// Whether the driver reports NVLink between these two devices; std::nullopt if it does not know.
 std::optional<bool> told_nvlink(const LinkEndpoint& a, const LinkEndpoint& b) {
   for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)})
     if (const auto reported = one->links.nvlink_to.find(other->pci_id);

@@ -26,9 +26,9 @@ struct LinkType {
   std::string text = {};  ///< "NVLink 4 x18 through NVSwitch", "PCIe 5 x16", "network, 25 Gb/s"
 };
 
-/// Bytes per second and direction of one NVLink; none for an unknown generation.
+/// Bytes per second and direction of one NVLink; std::nullopt for an unknown generation.
 std::optional<double> nvlink_rate(int generation);
-/// Bytes per second and direction of PCIe lanes, net of encoding; none for an unknown generation.
+/// Bytes per second and direction of PCIe lanes, net of encoding; std::nullopt for an unknown generation.
 std::optional<double> pcie_rate(int generation, int width);
 
 /// Classifies the link between two ranks' devices. A network's line rate is known between two machines if all

@@ -29,7 +29,7 @@ std::vector<std::string> host_ids_of(const std::vector<LinkEndpoint>& ends) {
   return ids;
 }
 
-/// Without its CPU list an end is always judged. Injected slow links are slower than shared cores.
+/// If slow links are injected, clears the CPU lists: ends without one are judged even if they share cores.
 std::vector<LinkEndpoint> judged_ends(std::vector<LinkEndpoint> ends, const Environment& environment) {
   if (environment.injector.plans(InjectionKind::slow))
     for (LinkEndpoint& end : ends) end.cpus.clear();

@@ -126,7 +126,7 @@ class ImageLoader : public ImageFeed {
     return {};
   }
 
-  /// Returns none if the worker must end.
+  /// Waits for the next part. Returns std::nullopt if the worker must end.
   std::optional<Part> next_part(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     const std::int64_t slots = static_cast<std::int64_t>(slots_.size());

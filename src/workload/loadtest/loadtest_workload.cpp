@@ -103,14 +103,14 @@ Status LoadTestSuite::check(std::int64_t number, bool amid) {
 
 // Fault injection
 
-/// Between the two rounds of a check, when no training runs.
+/// Called between the two rounds of a check, when no training runs.
 Status LoadTestSuite::inject_weights(std::int64_t number) {
   while (const auto injection = environment().injector.take(InjectionKind::weight, number))
     EGT_TRY(inject(*injection, number));
   return {};
 }
 
-/// In every later pass of the test.
+/// Injects into every later pass of the test.
 Status LoadTestSuite::inject_passes(std::int64_t number) {
   for (const InjectionKind kind : {InjectionKind::activation, InjectionKind::gradient})
     while (const auto injection = environment().injector.take(kind, number))
@@ -163,7 +163,7 @@ Status LoadTestSuite::keep(const LoadTest& test, const LoadRun& run) {
   return {};
 }
 
-/// This rank may have kept the trial already while others failed in it. It is lost on all ranks.
+/// Marks the trial as lost. This rank may have stored its result already, while other ranks failed in it.
 void LoadTestSuite::lose_trial(std::int64_t number) {
   if (number < 0) return;
   const auto index = static_cast<std::size_t>(number);

@@ -22,7 +22,7 @@ class NetworkTest final : public LoadJob {
  public:
   NetworkTest(Environment& environment, const LoadTestParts& parts, const LoadTest& test)
       : environment_(environment), device_(environment.device), parts_(parts), test_(test) {}
-  /// The feed reads the set, and copies to the network's memory on the network's stream.
+  /// Destroys the feed first, because it reads the image set and copies on the network's stream.
   ~NetworkTest() override { feed_.reset(); }
 
   Status open();
@@ -77,7 +77,7 @@ Status NetworkTest::open() {
   if (trains()) answers_.push_back({"momentum", LoadAnswerKind::state});
   for (const PassTensor& tensor : net_->replay_tensors()) answers_.push_back({net_->name_of(tensor)});
   EGT_TRY_ASSIGN(losses_, device_.allocate_pinned(static_cast<std::size_t>(test_.batch) * sizeof(float)));
-  ProgressBoard::Line& line = environment_.board.line("main");  // each of these is slow on a slow host
+  ProgressBoard::Line& line = environment_.board.line("main");  // the next calls are slow on a slow host
   line.go_on("loadtest: makes known images");
   EGT_TRY(keep_known_images());
   line.go_on("loadtest: tries a pass");

@@ -20,7 +20,7 @@ constexpr std::int64_t period_steps = 256;
 constexpr std::uint64_t names_of_a_period = 1 << 16;
 constexpr std::uint64_t seed_salt = 0x6F706572616E64;
 
-/// 8-bit GEMMs are so fast that digesting a result would otherwise add 10 % to their time.
+/// Inner dimension. 8-bit GEMMs are so fast that digesting a result would otherwise add 10 % to their time.
 std::int64_t inner(std::int64_t rows, Precision precision) {
   return is_narrow(precision) ? 2 * rows : rows;
 }
@@ -117,8 +117,8 @@ Status GemmLane::begin(std::size_t block, WordsView words, std::uint64_t offset,
   return {};
 }
 
-/// If transcendental chains lead: true if the duty cycle leaves device time for another GEMM. Operands that a
-/// small fill can no longer spare are used up.
+/// True if the duty cycle leaves device time for another GEMM. Always true if GEMMs are the leading load, or
+/// if more blocks are operands than wanted, so that they are released soon.
 bool GemmLane::may_multiply(std::size_t blocks) {
   constexpr double max_credit_ms = 250;  ///< max length of a burst
   const double duty = environment_.load.products_duty();

@@ -22,7 +22,7 @@ namespace egt {
 
 /// Totals so far. Times are device times.
 struct GemmFigures {
-  std::map<Precision, double> flops;  ///< of correct GEMMs, each repetition counted
+  std::map<Precision, double> flops;  ///< FLOP of correct GEMMs, all repetitions included
   std::map<Precision, double> enqueued_flops;
   double milliseconds = 0;
   std::uint64_t verified = 0;       ///< GEMMs with recomputed rows
@@ -66,7 +66,7 @@ class GemmLane {
   std::size_t wanted(std::size_t blocks) const;
   std::size_t held() const { return operands_.size(); }
   bool holds(std::size_t block) const;
-  /// For a block of `bytes` bytes, in training step `step`. Nothing if two matrices do not fit.
+  /// For a block of `bytes` bytes, in training step `step`. std::nullopt if two matrices do not fit.
   std::optional<Plan> plan(std::uint64_t bytes, std::int64_t step) const;
   /// Uses the block as operands until all its GEMMs are judged. `filled_by`: stream that filled it with
   /// `finite` numbers of the plan's seed. `place`: location as text; `offset`: bytes in the tested memory.
@@ -103,7 +103,7 @@ class GemmLane {
 
     static constexpr std::uint64_t rounds = 8;
     std::uint64_t planned() const { return rounds * digests.size(); }
-    /// True if the two alternate.
+    /// True if the GEMMs of both operands alternate.
     bool are_beside(const Operands& others) const { return plan.name / 2 == others.plan.name / 2; }
     bool are_behind(const Operands& others) const {
       return enqueued * others.planned() < others.enqueued * planned();

@@ -80,7 +80,7 @@ Status MemoryPatrol::turn_all(std::size_t block, const std::stop_token& stop) {
   return {};
 }
 
-/// All iterations for a window that advances through the block from use to use.
+/// All iterations for a window of the block. Each use of the block takes the next window.
 Status MemoryPatrol::turn_window(std::size_t block, const std::stop_token& stop) {
   if (buffer_iterations_ <= 1) return {};
   MemoryBlock& b = blocks_[block];

@@ -115,8 +115,8 @@ Status MemoryPatrol::settle(double seconds) {
   return in_flight_->drain(seconds - seconds_since(begun));
 }
 
-/// Drains the operations first, because enqueued work would run during the rest. The final verification of
-/// all blocks has no stop token and does not rest, since all other load has ended.
+/// Pauses for the duty cycle. Drains the operations first, because enqueued work would run during the pause.
+/// The final verification of all blocks has no stop token and does not pause, since all other load has ended.
 Status MemoryPatrol::rest(const std::stop_token& stop) {
   if (!stop.stop_possible() || environment_.load.duty() >= 1) {
     worked_ms_ = 0;
@@ -133,7 +133,7 @@ Status MemoryPatrol::rest(const std::stop_token& stop) {
   return {};
 }
 
-/// Keeps one block to test.
+/// Frees the last blocks if the memory exceeds its share, except one block to test.
 Status MemoryPatrol::keep_to_share(const std::stop_token& stop) {
   const double share = environment_.load.memory_share();
   const auto most = static_cast<std::uint64_t>(share * static_cast<double>(planned_bytes_));
@@ -151,7 +151,7 @@ Status MemoryPatrol::keep_to_share(const std::stop_token& stop) {
   return {};
 }
 
-/// Requires that nothing is enqueued. An injection that waits for the block is moved to another.
+/// Frees the last block; nothing may be enqueued. An injection pending for it moves to another block.
 void MemoryPatrol::give_back_last() {
   if (look_ && look_->block + 1 == blocks_.size()) look_.reset();
   products_->drop(blocks_.size() - 1);

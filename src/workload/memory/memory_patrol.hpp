@@ -107,7 +107,7 @@ class MemoryPatrol {
     std::size_t block = 0;
     Pattern expected;
     std::string place;                ///< location for its finding, as text
-    bool rewritten = false;           ///< by a pass of a test; else a wrong word is still there
+    bool rewritten = false;           ///< verified words were overwritten by a test's pass
     std::optional<std::size_t> test;  ///< index in the suite, if it is a pass of a test
   };
   /// An injection that waits for the next verification of its block.
@@ -175,7 +175,7 @@ class MemoryPatrol {
   std::optional<Look> look_;  ///< for the next block
   const std::uint64_t planned_bytes_;
   std::uint64_t held_bytes_;
-  double worked_ms_ = 0;  ///< device time since the last rest
+  double worked_ms_ = 0;  ///< device time since the last pause
   MemoryLedger ledger_;
   Buffer probe_;  ///< pinned: a CellProbe
   const int buffer_iterations_;

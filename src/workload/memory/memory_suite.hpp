@@ -35,7 +35,7 @@ struct MemoryPass {
 struct MemoryTest {
   const char* name = "";
   std::span<const MemoryPass> passes;
-  bool hold = false;  ///< if it is the block's turn, the block then rests for one round
+  bool hold = false;  ///< after this test, one of blocks_a_hold blocks stays untested for one round
 };
 
 /// All tests, in the order applied to every block. A round detects every stuck-at, transition, coupling and

@@ -51,7 +51,7 @@ class MemoryWorkload : public Workload {
   Status verify_all();
   void report_smaller_fill(const SizeOrShare& fill) const;
   Result<std::vector<MemoryBlock>> allocate_blocks(const MemoryPlan& plan) const;
-  /// Planned work that was not done, whatever was found; empty: none.
+  /// Planned work that was not done, regardless of faults found; empty: none.
   std::string undone(const PatrolFigures& figures) const;
 
   Environment& environment_;

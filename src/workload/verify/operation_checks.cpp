@@ -77,7 +77,7 @@ float EncodingCheck::random(std::uint64_t purpose, float scale, std::int64_t ind
   return random_element(seed_, purpose, scale, index);
 }
 
-/// Keeps the magnitude of a layer's outputs.
+/// Range of the random weights for which a layer's outputs are as large as its inputs.
 float EncodingCheck::weight_scale(std::int64_t inputs) const {
   return std::sqrt(3.0f / static_cast<float>(inputs));
 }
@@ -186,7 +186,7 @@ std::optional<WrongAnswer> EncodingCheck::wrong_match() const {
   return wrong;
 }
 
-/// Checks some products against the encodings.
+/// Compares some dot products with the host's own, computed from the device's encodings.
 std::optional<WrongAnswer> EncodingCheck::wrong_product() const {
   std::optional<WrongAnswer> wrong;
   const std::int64_t n = options_.samples, length = options_.outputs;

@@ -119,7 +119,7 @@ std::optional<WrongAnswer> VerifyWorkload::host_finding(std::size_t question) co
   return optimizer_.wrong_step(question - sgd_step);
 }
 
-/// Uses the digests of all ranks, and the host's check of this rank's own answer.
+/// Judges an answer by the digests of all ranks, and by the host's check of this rank's own answer.
 void VerifyWorkload::judge(std::size_t question, const std::vector<Answers>& all) {
   const int own = environment_.place.rank;
   const std::vector<Answers> answers = to_question(all, question);
@@ -130,7 +130,7 @@ void VerifyWorkload::judge(std::size_t question, const std::vector<Answers>& all
   bool right = true;
   for (const Mismatch& dissent : dissents) {
     if (names(dissent, own)) right = false;
-    if (reporter_.found(fault_kinds[question], dissent.rank)) continue;  // from the other optimizer
+    if (reporter_.found(fault_kinds[question], dissent.rank)) continue;  // reported for the other optimizer
     Fault fault = fault_of(environment_, fault_kinds[question], "readiness digest", name(), *under_way_);
     fault.where = operations[question];
     show_difference(fault, dissent.expected, dissent.actual);

@@ -66,9 +66,9 @@ class BracketSearch {
  public:
   EGT_HD explicit BracketSearch(double time) : time_(time) {}
 
-  /// running[i]: the running maximum at sample first + i; `before`: at sample first - 1.
+  /// Searches the next chunk. running[i]: running maximum at sample first + i; `before`: at sample first - 1.
   EGT_HD void look(const double* running, std::int32_t count, std::int32_t first, double before) {
-    if (right_ >= 0) return;  // further samples are later still
+    if (right_ >= 0) return;  // the right sample was found in an earlier chunk
     const std::int32_t above = first_above(running, count);
     if (above < count) {
       right_ = first + above;
@@ -99,7 +99,7 @@ class BracketSearch {
     }
     return low;
   }
-  /// The first of `count` elements that is not below `value`, the last element; usually that is the last one.
+  /// The first of `count` elements that is not below `value`, the last element; usually the last one itself.
   EGT_HD static std::int32_t first_at_least(const double* running, std::int32_t count, double value) {
     std::int32_t low = 0, high = count - 1;
     if (high == 0 || running[high - 1] < value) return high;

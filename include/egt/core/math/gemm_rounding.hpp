@@ -17,28 +17,28 @@ double largest_finite(ElementType type);
 enum class ElementVerdict : int { right, wrong, undecided };
 
 /// Max error of an element of a correct GEMM of k terms, for any order of its sums: |d - exact| <= terms *
-/// sum |op(a)| |op(b)| + stored * (|d| + |bias|) + quantum. It allows for an exact value that is computed in
-/// fp64. The sources are in gemm_rounding.cpp.
+/// sum |op(a)| |op(b)| + stored * (|d| + |bias|) + quantum. It includes the error of `exact` itself, which is
+/// computed in fp64. The sources are in gemm_rounding.cpp.
 struct GemmRounding {
   double terms = 0;
   double stored = 0;
   double quantum = 0;      ///< for results below the normal range, which may be flushed to zero
-  double largest = 0;      ///< max finite element; beyond it infinity is right
-  double largest_sum = 0;  ///< the same for partial sums
-  /// Smaller operands count as this in the magnitudes, if units align terms by exponents that subnormal
-  /// operands share with it; 0: no unit does.
+  double largest = 0;      ///< max finite element; above it, infinity is right
+  double largest_sum = 0;  ///< max finite partial sum
+  /// Min magnitude that the bound assumes for an operand: tensor cores align subnormal operands as if they
+  /// were the min normal number; 0: no minimum.
   double operand_floor = 0;
   bool has_relu = false;  ///< max(sum + bias, 0): a NaN or an overflow may have become 0
 
   static GemmRounding of(Precision precision, ElementType stored_as, std::int64_t k, bool has_relu = false);
 
-  /// Upper bound of the sum of |op(a)| |op(b)| with that floor, from the plain sum and the sums of |op(a)|
-  /// and of |op(b)|.
+  /// Upper bound of the sum of |op(a)| |op(b)| with operands raised to `operand_floor`. `products`: the sum
+  /// without it; `a`, `b`: the sums of |op(a)| and of |op(b)|.
   EGT_HD double magnitude(double products, double a, double b, std::int64_t k) const {
     return products + operand_floor * (a + b + static_cast<double>(k) * operand_floor);
   }
 
-  /// `magnitude`: as above, times the scales, plus |bias|. The sum may be rounded before the bias is added.
+  /// `magnitude`: as returned above, times the scales, plus |bias|. Allows a rounding before the bias.
   EGT_HD double bound(double actual, double magnitude, double bias) const {
     return terms * magnitude + stored * (fabs(actual) + fabs(bias)) + quantum;
   }
@@ -48,8 +48,8 @@ struct GemmRounding {
     const bool is_finite = actual - actual == 0;
     if (has_relu && !(magnitude * (1 + 2 * terms) < largest)) return ElementVerdict::undecided;
     if (!(magnitude - magnitude == 0)) {
-      // NaN or infinity in an operand turns every element that it enters into one of these. However, sums in
-      // fp64 may be infinite because this verification overflowed.
+      // NaN or infinity in an operand makes all elements that use it NaN or infinite. However, sums in fp64
+      // may be infinite because this verification overflowed.
       if (largest_sum == DBL_MAX) return ElementVerdict::undecided;
       return is_finite ? ElementVerdict::wrong : ElementVerdict::right;
     }
@@ -58,7 +58,7 @@ struct GemmRounding {
                                                                        : ElementVerdict::wrong;
     if (magnitude * (1 + 2 * terms) >= largest_sum) return ElementVerdict::undecided;
     if (actual != actual) return ElementVerdict::wrong;
-    // Max value of the element in the direction of this infinity.
+    // Max value of the element that rounding allows, in the direction of this infinity.
     const double reach = (actual > 0 ? expected : -expected) + bound(largest, magnitude, bias);
     return reach < largest ? ElementVerdict::wrong : ElementVerdict::right;
   }
@@ -66,7 +66,7 @@ struct GemmRounding {
 
 /// Result of GEMM verifications. All zero before them.
 struct GemmMismatches {
-  std::uint64_t compared;          ///< elements: all of d, else the verification failed
+  std::uint64_t compared;          ///< elements; fewer than d has: the verification did not complete
   std::uint64_t wrong;             ///< elements outside the rounding bound
   std::uint64_t undecided;         ///< non-finite elements that an overflow may explain
   std::uint64_t largest;           ///< fp64 bits of the max error of a right element, as a share of its bound

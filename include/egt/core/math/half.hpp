@@ -96,8 +96,8 @@ EGT_HD float to_float(Half value) {
 template <int exponent_bits>
 struct FloatOf8 {
   static constexpr int mantissa_bits = 7 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
-  static constexpr std::uint32_t largest = exponent_bits == 4 ? 0x7Eu : 0x7Bu;  ///< of the max finite number
-  static constexpr int largest_exponent = exponent_bits == 4 ? 8 : 15;          ///< of 448 or 57344
+  static constexpr std::uint32_t largest = exponent_bits == 4 ? 0x7Eu : 0x7Bu;  ///< bits of the max number
+  static constexpr int largest_exponent = exponent_bits == 4 ? 8 : 15;          ///< of 448 or 57344, the max
 
   std::uint8_t bits;
 };
@@ -138,7 +138,7 @@ EGT_HD T to_float_of_8(float value) {
   if (magnitude >= rebase + (1u << 23)) {  // normal
     const std::uint32_t rebased = magnitude - rebase;
     code = (rebased + (1u << (dropped - 1)) - 1 + ((rebased >> dropped) & 1u)) >> dropped;
-  } else {  // adding a number with the same last bit lets the adder round there
+  } else {  // subnormal: the sum is rounded at the last bit of `with_last_bit`
     constexpr float with_last_bit = T::mantissa_bits == 3 ? 0x1p14f : 0x1p7f;
     code = float_bits(float_from_bits(magnitude) + with_last_bit) - float_bits(with_last_bit);
   }
@@ -146,7 +146,7 @@ EGT_HD T to_float_of_8(float value) {
 #endif
 }
 
-/// Max power of two, 2^-60 to 2^60, with which a magnitude of these bits still fits 8-bit numbers; 1 for 0;
+/// Max power of two, 2^-60 to 2^60, that scales the magnitude with these bits into the range of T. 1 for 0;
 /// NaN for infinity and NaN.
 template <typename T>
 EGT_HD float quantization_factor(std::uint32_t magnitude_bits) {
@@ -195,7 +195,7 @@ struct Element<Bfloat16> {
   static EGT_HD Bfloat16 store(float v) { return to_bfloat16(v); }
 };
 
-/// Only for GEMMs.
+/// Without `store`: only GEMMs read these types.
 template <int exponent_bits>
 struct Element<FloatOf8<exponent_bits>> {
   using compute = float;

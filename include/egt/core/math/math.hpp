@@ -38,7 +38,7 @@ EGT_HD float next_phase(float phase) {
   return phase >= 1.0f ? phase - 1.0f : phase;
 }
 
-/// Injected fault: flips these bits in the result of iteration `turn`, from 0.
+/// Injected fault: flips the bits of `mask` in the result of iteration `turn`, from 0.
 struct ChainFault {
   int turn = -1;
   std::uint32_t mask = 0;
@@ -70,9 +70,9 @@ EGT_HD T add(T a, T b) {
   return Element<T>::store(Element<T>::load(a) + Element<T>::load(b));
 }
 
-/// The fp64 sum of some terms, and the results of type T that it allows. Addition in T rounds every time, in
-/// an order that the library chooses. An all-reduce may thus be off by one rounding of the sum of magnitudes
-/// per addition. Two terms have only one result.
+/// The fp64 sum of some terms, and which results of type T are valid for it. Addition in T rounds every time,
+/// in an order that the library chooses. An all-reduce may thus be off by one rounding of the sum of
+/// magnitudes per addition. For two terms, only one result is valid.
 class SumOfTerms {
  public:
   EGT_HD void add(float term) {
@@ -85,8 +85,8 @@ class SumOfTerms {
   EGT_HD T nearest() const {
     return Element<T>::store(static_cast<float>(value_));
   }
-  /// True if `result` is possible. A sum below 2^-126 may have become 0. A non-finite result needs a
-  /// non-finite term or an overflow of T; a non-finite term excludes finite results.
+  /// True if `result` is a valid sum. A sum below 2^-126 may have been flushed to 0. A non-finite result
+  /// needs a non-finite term or an overflow of T; a non-finite term excludes finite results.
   template <typename T>
   EGT_HD bool allows(T result) const {
     constexpr double overflow = 0x1.FEp127, smallest_normal = 0x1p-126;  // of both types

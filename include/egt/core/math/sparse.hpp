@@ -35,7 +35,7 @@ struct KeyDigit {
   int shift, bits;
 
   EGT_HD std::uint32_t of(std::uint32_t key) const { return (key >> shift) & ((1u << bits) - 1); }
-  /// The digits before this one.
+  /// The digits above this one, as a number.
   EGT_HD std::uint32_t before(std::uint32_t key) const { return key >> (shift + bits); }
 };
 constexpr KeyDigit key_digits[] = {{20, 11}, {10, 10}, {0, 10}};
@@ -49,20 +49,20 @@ struct TopKScratch {
 
   std::uint32_t histogram[math::max_digit_values];
   std::uint32_t key;   ///< of the smallest selected element, as far as its digits are known
-  std::uint32_t left;  ///< selected elements with that key: those of the lowest index
+  std::uint32_t left;  ///< how many elements with that key to select: those of lowest index
   std::uint32_t larger[chunks], equal[chunks];
 };
 
-/// The k elements of a gradient with the max magnitudes, for compression with error feedback. residual +=
-/// gradient; the top k of that sum by magnitude (math::magnitude_key) become `selected`, by ascending index;
-/// ties prefer the lowest index. The residual becomes 0 at their positions.
+/// Selects the k elements of max magnitude, for gradient compression with error feedback. First residual +=
+/// gradient. The top k of the residual by magnitude (math::magnitude_key) then become `selected`, by
+/// ascending index; ties prefer the lowest index. The residual becomes 0 at these positions.
 struct TopKSelection {
   static constexpr const char* name = "select_top_k";
 
   VectorView gradient;             ///< f32, below 2^32 elements; only read
   float* residual = nullptr;       ///< device memory, same count
   SparseView selected;             ///< device memory; its count is k, 0 .. gradient.count
-  TopKScratch* scratch = nullptr;  ///< device memory, one
+  TopKScratch* scratch = nullptr;  ///< device memory for one TopKScratch
 };
 
 }  // namespace egt

@@ -23,8 +23,8 @@ struct VoxelRegions {
   std::uint32_t shift = 0;
   std::uint32_t room = 0;  ///< points per bin
 
-  /// As many tiles as a label can hold, but with a mean number of points that leaves a bin room for
-  /// variation. A bin of uniformly distributed points (Poisson) hardly ever gets more than `room`.
+  /// Uses as many tiles per region as a label can hold, but with a mean number of points that leaves a bin
+  /// room for variation. A bin of uniformly distributed points (Poisson) hardly ever gets more than `room`.
   VoxelRegions(std::uint64_t points, std::uint64_t tiles) {
     constexpr double max_mean = 3000.0;
     for (std::uint32_t bits = math::TilePoint::label_bits + 1; bits-- > 0;) {
@@ -44,13 +44,13 @@ struct VoxelRegions {
   EGT_HD std::uint32_t label(std::uint32_t tile) const { return tile & ((1u << shift) - 1); }
 };
 
-/// Max points of a tile that are summed together. 32-bit sums cannot overflow, and many blocks share a tile
-/// that has nearly all the points. A fuller tile is divided into slices, whose sums are combined in a
-/// `VoxelSums`.
+/// Max points of a tile that one block sums: their 32-bit sums cannot overflow. A fuller tile is divided into
+/// slices, so that many blocks share a tile that has nearly all the points. The slices' sums are combined in
+/// a `VoxelSums`.
 constexpr std::uint32_t points_per_slice = 16384;
 static_assert(std::uint64_t{points_per_slice} * math::voxel_fraction_mask <= 0xFFFFFFFFu);
 
-/// Words from one count to the next, because a GPU serializes atomic operations on one 32-byte memory sector.
+/// Words between counters, because a GPU serializes atomic operations on one 32-byte memory sector.
 constexpr std::uint32_t count_stride = 8;
 
 /// Location of a tile's points.
@@ -73,9 +73,9 @@ struct VoxelSlice {
 
 struct VoxelScratchHeader {
   VoxelCounts counts;
-  std::uint32_t uneven;      ///< a bin is too small
-  std::uint32_t points;      ///< that have a place so far
-  std::uint32_t full_tiles;  ///< that are divided into slices
+  std::uint32_t uneven;      ///< nonzero: bins do not suffice, the counting sort runs
+  std::uint32_t points;      ///< points whose range is assigned so far
+  std::uint32_t full_tiles;  ///< number of tiles that are divided into slices
   std::uint32_t slices;
 };
 
@@ -93,9 +93,9 @@ struct VoxelScratch {
   std::size_t sort_zeroed_bytes;
   VoxelSlice* slices;  ///< max_slices
   std::uint32_t max_slices;
-  std::uint32_t* ranks;  ///< of each point in its tile
-  // For both
-  TileRange* ranges;        ///< of each tile, in `points`
+  std::uint32_t* ranks;  ///< index of each point within its tile
+  // For both sorts
+  TileRange* ranges;        ///< of each tile's points, in `points`
   math::TilePoint* points;  ///< the regions' bins, or one contiguous array
   std::size_t bytes;        ///< of the whole memory
 

@@ -33,7 +33,7 @@ Desc channels(const ImageShape& shape) {
   return Desc({shape.channels}, Type::f32, Tag::x);
 }
 
-/// Shared with enqueued work.
+/// Shared ownership, because enqueued work may outlive the operation that enqueued it.
 using SharedPrimitive = std::shared_ptr<const HostPrimitive>;
 
 template <std::size_t count>

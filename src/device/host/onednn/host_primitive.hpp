@@ -13,10 +13,10 @@
 
 namespace egt {
 
-/// Converts an exception of oneDNN.
+/// Converts an exception of oneDNN to a Status.
 Status status_of(const dnnl::error& error);
 
-/// Scratchpads belong to the stream, because primitives are created on one thread and run on another.
+/// Attributes for scratchpads in the stream's memory: primitives do not run on the thread that creates them.
 dnnl::primitive_attr primitive_attributes();
 
 /// An argument of a primitive with the caller's memory layout and the primitive's preferred one.
@@ -32,7 +32,7 @@ struct PrimitiveArgument {
 /// are reordered in the stream's scratch memory. Shared with enqueued work, which may outlive the operation.
 class HostPrimitive {
  public:
-  /// `threads`: share its work. Throws dnnl::error.
+  /// `threads`: number of threads that share the primitive's work. Throws dnnl::error.
   HostPrimitive(const dnnl::engine& engine, int threads, dnnl::primitive primitive,
                 const dnnl::memory::desc& scratchpad, std::vector<PrimitiveArgument> arguments);
 

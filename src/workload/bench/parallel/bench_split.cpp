@@ -22,7 +22,7 @@ std::uint64_t largest_state(const MlpConfig& network, const ParallelPlan& plan, 
   return most;
 }
 
-/// The first and the last stage both fuse the streams of a step.
+/// Adds the fusion time to the first and the last layer, because both stages fuse the streams of a step.
 Status add_fusion(Environment& environment, const MlpConfig& network, int micro_batches,
                   std::vector<double>& layer_ms) {
   EGT_TRY_ASSIGN(const auto fused, FusedInput::create(environment.device, environment.seed, network));
@@ -75,7 +75,7 @@ Status BenchSuite::plan_network(BenchEntry& entry) {
   return {};
 }
 
-/// Uses the layer times of the slowest device.
+/// Divides the layers into stages by the layer times of the slowest device.
 Status BenchSuite::cut_network(BenchEntry& entry, const MlpConfig& network) {
   const BenchTrial& trial = entry.trial;
   const std::size_t layers = network.neurons.size() - 1;

@@ -57,7 +57,7 @@ class SplitJob final : public BenchJob {
   /// Each rank's verdict, with a value of that rank.
   Result<std::vector<std::pair<Verdict, double>>> verdicts(Verdict own, double figure);
   Status compare_with_one_device();
-  /// Relative difference from gradients of the whole network on this device; none without memory for it.
+  /// Relative difference from gradients of the whole network on this device; std::nullopt without memory.
   Result<std::optional<double>> difference_from_one_device();
   void fail(std::string what) {
     if (report_.failure.empty()) report_.failure = std::move(what);
@@ -192,7 +192,7 @@ Result<SplitStep> SplitJob::retire() {
   return step;
 }
 
-/// The first step is excluded: its time would include the host's work before it.
+/// The first step is not timed, because its time would include the host's work before it.
 Result<BurstTimes> SplitJob::burst(int chunks, std::int64_t per_chunk) {
   const std::int64_t first = next_ + 1, end = first + chunks * per_chunk;
   BurstTimes times{.chunk_ms = std::vector<double>(static_cast<std::size_t>(chunks), 0.0)};
@@ -294,7 +294,7 @@ Result<Verdict> SplitJob::judge_own(const Answers& again) {
   return own_differs;
 }
 
-/// If ranks received different bits but none computed any, the path between ranks is at fault.
+/// If ranks received different bits but no rank computed different ones, the path between ranks is at fault.
 Status SplitJob::blame(Verdict own) {
   EGT_TRY_ASSIGN(const auto all, verdicts(own, 0));
   Mismatch dissent;

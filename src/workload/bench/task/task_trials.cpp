@@ -12,7 +12,7 @@
 namespace egt {
 namespace {
 
-/// Per iteration on the slowest device. The other devices' counts are rounded to whole batches.
+/// Batches of the slowest device per iteration. The other devices' counts are rounded to whole batches.
 constexpr double batches_of_slowest = 4;
 
 BenchTrial trial_of(const BenchTask& task) {

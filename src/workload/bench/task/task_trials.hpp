@@ -22,7 +22,7 @@ std::vector<BenchTrial> plan_tasks(const std::vector<BenchTask>& jobs, int ranks
 std::string assign_tasks(BenchEntry& entry, const std::vector<BenchEntry>& entries,
                          const std::vector<int>& models);
 
-/// One entry per task, as if each rank ran it alone; of other entries the entry itself.
+/// For a task trial, one entry per task, with one batch on each of its ranks. Other entries are unchanged.
 std::vector<BenchEntry> parts_of(const BenchEntry& entry);
 
 /// The entry of a rank's task, as if it were a trial of its own.
