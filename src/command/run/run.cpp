@@ -115,7 +115,9 @@ void Run::leave_nothing_behind(bool all_answer) {
     journal_.reset();
     remove_journal();
   }
-  workloads_.clear();                        // including their test files
+  workloads_.clear();  // including their test files
+  // Test files of ranks that were killed.
+  remove_leftover_files(purpose_.io_directory(), control_.place().hostname);
   if (all_answer) (void)control_.barrier();  // the folder is removed after all ranks' files
   if (log_) log_->discard();
   directory_.discard();
@@ -289,6 +291,7 @@ void Run::leave_when_told(const std::stop_token& stop) {
   }
   if (blocked) leave(exit_code::no_environment);
   remove_test_files_of(::getpid(), purpose_.io_directory(), control_.place().hostname);
+  remove_leftover_files(purpose_.io_directory(), control_.place().hostname);
   if (is_root())
     fmt::print(stderr, "extreme_gpu_trainer: stopped by {} before the run began\n",
                signal_name(StopSignal::received()));

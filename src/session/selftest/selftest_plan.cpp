@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "egt/core/pattern.hpp"
 #include "workload/collective/collective_judgement.hpp"
@@ -97,21 +100,18 @@ std::int64_t step_of_period(const Injection& injection, std::int64_t turn, std::
                                    static_cast<std::uint64_t>(period));
 }
 
-/// Detectors whose injections alternate.
-using Turns = std::vector<Detector>;
-
-/// Adds the injections for these detectors, with their kinds in turn. Periods with and without an injection
-/// alternate. The step within the period varies.
-void add_in_turn(const Turns& detectors, const SelftestScope& scope, SelftestPlan& plan) {
+/// Adds the injections for all detectors of this one's part of the run, with their kinds in turn. Periods
+/// with and without an injection alternate. The step within the period varies.
+void add_in_turn(const DetectorRow& detector, const SelftestScope& scope, SelftestPlan& plan) {
   std::vector<InjectionKind> kinds;
   for (const InjectionRow& row : injection_rows)
-    if (row.changes_data() && std::count(detectors.begin(), detectors.end(), row.detector) > 0 &&
+    if (row.changes_data() && std::string_view(row_of(*row.detector).part) == detector.part &&
         !unmet_need(row.kind, missing_needs(scope)))
       kinds.push_back(row.kind);
   std::int64_t turn = 0;
   const auto add = [&](Injection injection) {
     injection.step = turn;
-    if (looks_every_period(detectors.front()))
+    if (detector.looks_every_period)
       injection.step =
           (first_period + 2 * turn) * scope.period + step_of_period(injection, turn, scope.period);
     plan.injections.push_back(injection);
@@ -139,11 +139,12 @@ int injections_of_a_kind(int ranks) {
 
 SelftestPlan plan_selftest(const SelftestScope& scope) {
   SelftestPlan plan{.injections = {}, .left_out = {}, .period = scope.period};
-  // If one replay detects two faults, it reports only the one in the first tensor.
-  for (const Turns& detectors :
-       {Turns{Detector::replica, Detector::replay, Detector::extreme}, Turns{Detector::collective},
-        Turns{Detector::memory}, Turns{Detector::host_copy}, Turns{Detector::file}})
-    add_in_turn(detectors, scope, plan);
+  // If one replay detects two faults, it reports only the one in the first tensor. So detectors of one part
+  // take turns.
+  const char* part = "";
+  for (const DetectorRow& detector : detector_rows)
+    if (std::string_view(detector.part) != std::exchange(part, detector.part))
+      add_in_turn(detector, scope, plan);
   for (const InjectionRow& row : injection_rows)
     if (const InjectionNeedRow* const unmet = unmet_need(row.kind, missing_needs(scope));
         unmet && row.changes_data())
