@@ -41,7 +41,8 @@ __global__ void __launch_bounds__(compute_threads)
   publish(a, b, total);
 }
 
-/// Without a width limit, each block is short, and its end lets streams of higher priority start.
+/// Without Launch::width, there are many short blocks. Whenever one ends, a block of a stream with a higher
+/// priority can start.
 dim3 compute_grid(const Launch& launch, const WordBlock& block) {
   const std::uint64_t blocks = divide_up(block.count(), std::uint64_t{compute_threads});
   const auto width = static_cast<std::uint64_t>(launch.width);

@@ -28,7 +28,8 @@ constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
 
 /// Success if the program holds machine code for the current device.
 [[nodiscard]] int probe();
-/// True if the code can start blocks before the previous kernel ends (compute capability 9).
+/// True if the loaded code supports programmatic dependent launch (compute capability 9): blocks start before
+/// the previous kernel ends.
 [[nodiscard]] bool can_start_early();
 
 // Operations of egt/core/operations.hpp

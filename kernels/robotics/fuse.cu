@@ -3,9 +3,9 @@
 #include "egt/core/math/fusion_math.hpp"
 #include "kernels/vector.cuh"
 
-/// Two passes. First, one block per row of samples searches the brackets of the timeline's times in shared
-/// memory. Then each thread computes some values of a few consecutive steps. These mostly share their
-/// samples, so that the second access to one hits the multiprocessor's cache.
+/// Linear interpolation in two passes. First, one block per row of samples finds the two samples around each
+/// time of the timeline (a `Bracket`) in shared memory. Then each thread computes some values of a few
+/// consecutive times. These mostly share their samples, so repeated reads hit the L1 cache.
 namespace egt::kernels {
 namespace {
 

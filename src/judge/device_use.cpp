@@ -55,7 +55,7 @@ struct Row {
   std::uint64_t (*count)(const Json& part, const Parts& all);
   bool (*is_spoilt)(const std::string& kind, const std::string& where);
   std::string (*how)(std::uint64_t least, const Json& part, bool has_peers);
-  bool computes;  ///< needs a device that computes correctly, so an idle device cannot verify it
+  bool computes;  ///< needs computation on the device, so a device that computed nothing did not verify it
 };
 
 std::string times(std::uint64_t count) {

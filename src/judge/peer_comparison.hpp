@@ -10,8 +10,8 @@ namespace egt {
 /// When a rank is an outlier among the ranks of its device model. Values are fractions of the time for the
 /// same work: 0.05 means 5 % more time.
 struct PeerRule {
-  double limit = 0.05;   ///< always an outlier beyond this, however much its peers differ
-  double least = 0.025;  ///< outlier beyond this and beyond six median absolute deviations of its peers
+  double limit = 0.05;   ///< share of the peers' median; beyond it always an outlier
+  double least = 0.025;  ///< the same; an outlier if also beyond six median absolute deviations of the peers
   double horizon_seconds = 50;  ///< length of the sliding history of windows
   double min_seconds = 20;      ///< min time span of the windows before a rank is judged
   double hold_seconds = 5;      ///< a rank must be an outlier in every window for this long

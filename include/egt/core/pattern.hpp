@@ -199,8 +199,8 @@ struct PatternFunction {
   PatternBlock first_block_;
 };
 
-/// Words of any pattern from `base` on, computed one by one. For contributions, and for regions whose 16-byte
-/// vectors do not start at a multiple of four words.
+/// Words of any pattern from `base` on, computed one by one. For the contribution patterns, and for regions
+/// whose first 16-byte vector starts at a word index that is no multiple of four.
 struct SingleWords {
   PatternFunction function;
   std::uint64_t base;

@@ -39,7 +39,7 @@ bool take_number(std::string_view& text, Number& number, int base = 10) {
   return true;
 }
 
-/// True if the whole text is one number; does not change it.
+/// True if the whole text is one number, which is then stored in `number`.
 template <typename Number>
 bool parse_whole(std::string_view text, Number& number, int base = 10) {
   return take_number(text, number, base) && text.empty();

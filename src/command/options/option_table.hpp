@@ -61,7 +61,7 @@ std::vector<OptionRule> option_rules(Options& options);
 const OptionRule* find_rule(const std::vector<OptionRule>& rules, std::string_view name,
                             std::string_view command);
 
-/// Only options of `command`; empty: those of burn.
+/// Help on the options of one command. An empty `command` selects those of burn.
 std::string help_text(std::string_view command);
 /// Sections of the help: the values of --inject; general rules for values, exit codes and stopping.
 std::string injection_help();

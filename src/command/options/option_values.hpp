@@ -170,8 +170,8 @@ inline OptionValue share(double& target, double low, std::string allowed = {}) {
   return value;
 }
 
-/// Adds an error about an invalid or missing unit. `units`: all valid units. `if_missing`: hint for a number
-/// without a unit, with "{0}" for the number; nullptr: no unit is required.
+/// Extends the value's error message if the unit is invalid or missing. `units`: all valid units.
+/// `if_missing`: hint for a number without a unit, with "{0}" for the number; nullptr: no unit is required.
 inline OptionValue with_units(OptionValue value, const std::string& units, const char* if_missing) {
   value.set = [set = value.set, known = fmt::format(" {} ", units), if_missing](std::string_view text) {
     const std::string wrong = set(text);

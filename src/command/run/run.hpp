@@ -35,8 +35,8 @@
 
 namespace egt {
 
-/// The command-specific part of a run: its options, its view of the records, and its conclusion. Platform,
-/// parts, records and reports are common to all. All calls except the gate come from the main thread.
+/// The command-specific part of a run: its options, its view of the records, and its conclusion. All commands
+/// share device setup, workloads, records and reports. The main thread makes all calls except `gate`.
 /// `refine` runs on all ranks and must act the same on each.
 class RunPurpose {
  public:

@@ -78,8 +78,8 @@ constexpr unsigned field_memory_temperature = 82;  ///< NVML_FI_DEV_MEMORY_TEMP,
 constexpr unsigned field_power_instant = 186;      ///< NVML_FI_DEV_POWER_INSTANT, milliwatts
 
 /// NVML_FI_DEV_CLOCKS_EVENT_REASON_*: how long clocks were throttled, in nanoseconds. Drivers of early 2025
-/// use other numbers for the last two (`*_2025`), which current drivers use for mean power smoothing. That
-/// value is not a 64-bit type, so the type distinguishes them.
+/// number the last two fields differently (`*_2025`). Current drivers use those numbers for mean power
+/// smoothing, which is no 64-bit value. So the type of the value shows which field was read.
 constexpr unsigned field_power_cap_time = 74;
 constexpr unsigned field_sw_thermal_time = 75;
 constexpr unsigned field_hw_thermal_time = 270, field_hw_thermal_time_2025 = 252;

@@ -262,7 +262,8 @@ Status SplitMlp::enqueue_update() {
   return {};
 }
 
-/// Counts the tensors of each pass, the ones reduced or received after it, and the data-parallel all-reduce.
+/// Upper bound of the digests per step: the tensors of each pass, those that are all-reduced or received
+/// after it, and one for the data-parallel all-reduce.
 std::size_t SplitMlp::max_tensors() const {
   const std::size_t a_pass = mlp::Pass::tensors(layout_, local_).size() + 2 * layers() + 4;
   return static_cast<std::size_t>(config_.micro_batches) * a_pass + 1;

@@ -169,7 +169,7 @@ Status Encoder::make_view(Side side, std::uint64_t sequence, std::int64_t first_
   return multiply(latent, false, map, true, view, 1.0, 1.0);
 }
 
-/// Encodes the views in activation 0, as many rows as `embeddings` has.
+/// Encodes the augmented samples in activation 0, the input. The rows of `embeddings` are their number.
 Status Encoder::forward(const mlp::ParameterSet& parameters, const MatrixView& embeddings,
                         const Flip* fault) {
   const std::vector<LinearLayer>& layers = layout_.layers();

@@ -82,7 +82,7 @@ class PeerMemory {
   bool joined_ = false;  ///< all members have opened all pieces
   std::vector<Piece> pieces_;
   std::mutex giving_up_;
-  std::jthread given_up_;  ///< last: ends waits again and again, since peers still write signals
+  std::jthread given_up_;  ///< last member; writes the signals repeatedly, since peers may overwrite them
 };
 
 }  // namespace egt

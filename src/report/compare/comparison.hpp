@@ -157,7 +157,7 @@ struct Cost {
   Configuration configuration;
   std::size_t tests = 0;              ///< number of tests in `performance`
   std::optional<double> performance;  ///< geometric mean of the speed-ups over the first file's baselines
-  std::optional<double> scaling;      ///< speed-up of its row in the `bench` table
+  std::optional<double> scaling;      ///< speed-up over one GPU, as in its row of the `bench` table
   std::optional<double> price_per_hour, performance_per_price, power_w, performance_per_kilowatt;
 };
 

@@ -79,7 +79,7 @@ struct LinkLimits {
   double row_seconds = 3e-3;           ///< target time of a row of small transfers; enough for the clock
   int max_in_row = 256;                ///< transfers per row
   std::uint64_t row_bytes = 64 << 20;  ///< limit of a row of several transfers
-  double upkeep_seconds_per_byte = 0;  ///< for filling before and verifying after
+  double upkeep_seconds_per_byte = 0;  ///< to fill the buffers before a transfer and to verify them after it
 };
 /// `timeout_seconds`: a rank that waits longer for a peer counts as stuck. Trials stay well below.
 LinkLimits link_limits(bool is_gpu, double timeout_seconds);

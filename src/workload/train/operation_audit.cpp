@@ -399,7 +399,7 @@ Status OperationAudit::take_result(const OptimizerStep& operation, const PassTen
   for (std::size_t part = 0; part < 3; ++part) {
     const auto expected = [=, before = operands_[part]](std::int64_t i) {
       const double now = apply(i)[part], was = load(before, ElementType::f32, i);
-      // Tolerance: some roundings of the old value and of the update.
+      // Tolerance: four ulp of the old value; of the update more, since Adam divides small numbers.
       return Expected{now, 0x1p-21 * std::fabs(was) + 1e-4 * std::fabs(now - was) + 0x1p-126};
     };
     EGT_TRY_ASSIGN(taken[part], sample(as_row(states[part], ElementType::f32, range.count),

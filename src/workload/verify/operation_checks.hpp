@@ -37,7 +37,7 @@ class EncodingCheck {
   /// `digests`: device memory. Clears previous results first.
   Status enqueue(Digest* digests, Stream& stream);
   // Valid after the enqueued work is done:
-  /// Compares the encodings of some samples.
+  /// Compares the encodings of some samples with the host's.
   std::optional<WrongAnswer> wrong_encoding() const;
   /// Compares all best matches, and some of the dot products.
   std::optional<WrongAnswer> wrong_similarity() const;

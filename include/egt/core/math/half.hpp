@@ -195,7 +195,7 @@ struct Element<Bfloat16> {
   static EGT_HD Bfloat16 store(float v) { return to_bfloat16(v); }
 };
 
-/// Without `store`: only GEMMs read these types.
+/// Without `store`: kernels of the quantization write these types in their own way, and only GEMMs read them.
 template <int exponent_bits>
 struct Element<FloatOf8<exponent_bits>> {
   using compute = float;

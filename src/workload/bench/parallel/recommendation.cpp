@@ -38,7 +38,7 @@ std::vector<BenchEntry*> rivals(std::vector<BenchEntry>& entries, const BenchTri
   return all;
 }
 
-/// The first entry of the test on these devices that was not possible.
+/// Why the first entry of the same test and devices as `of` was not possible; empty: all were.
 std::string impossible(const std::vector<BenchEntry>& entries, const BenchTrial& of) {
   for (const BenchEntry& entry : entries)
     if (entry.trial.name == of.name && entry.trial.devices() == of.devices() && !entry.not_possible.empty())
