@@ -9,6 +9,14 @@
 
 namespace egt {
 
+namespace {
+
+Status too_many() {
+  return {StatusCode::internal, "more digests than there is memory for"};
+}
+
+}  // namespace
+
 Status wait_with_peers(Device& device, Communicator& communicator, const Event& event, double seconds,
                        const char* what) {
   return wait_until(
@@ -22,10 +30,17 @@ Status wait_with_peers(Device& device, Communicator& communicator, const Event& 
 Status DigestExchange::prepare(std::size_t most) {
   most_ = most + 1;  // and the stamp
   EGT_TRY_ASSIGN(memory_, device_.allocate(most_ * (ranks() + 1) * sizeof(Digest)));
-  EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(most_ * ranks() * sizeof(Digest)));
+  EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(most_ * (ranks() + 1) * sizeof(Digest)));
   EGT_TRY_ASSIGN(own_done_, device_.create_event(EventUse::order));
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
   return {};
+}
+
+Status DigestExchange::write(const Answers& digests, Digest* to) {
+  if (digests.size() >= most_) return too_many();
+  Digest* const from = pinned_.as<Digest>() + most_ * ranks();
+  std::copy(digests.begin(), digests.end(), from);
+  return device_.copy(to, from, digests.size() * sizeof(Digest), stream_);
 }
 
 Status DigestExchange::write_stamp(Digest* digest, std::uint32_t number) {
@@ -35,7 +50,7 @@ Status DigestExchange::write_stamp(Digest* digest, std::uint32_t number) {
 }
 
 Status DigestExchange::enqueue(std::size_t count) {
-  if (count >= most_) return {StatusCode::internal, "more digests than there is memory for"};
+  if (count >= most_) return too_many();
   count_ = count + 1;
   Digest* const all = own() + most_;
   EGT_TRY(write_stamp(own() + count, ++number_));
@@ -63,9 +78,7 @@ Result<std::vector<Answers>> DigestExchange::collect(double timeout_seconds, std
 }
 
 Result<std::vector<Answers>> DigestExchange::exchange(const Answers& digests, double timeout_seconds) {
-  EGT_TRY_ASSIGN(const Buffer pinned, device_.allocate_pinned(digests.size() * sizeof(Digest)));
-  std::copy(digests.begin(), digests.end(), pinned.as<Digest>());
-  EGT_TRY(device_.copy(own(), pinned.data(), pinned.bytes(), stream_));
+  EGT_TRY(write(digests, own()));
   EGT_TRY(enqueue(digests.size()));
   return collect(timeout_seconds);
 }

@@ -34,6 +34,9 @@ class DigestExchange {
   Status prepare(std::size_t most);
   /// This rank's digests in device memory; write them before `enqueue`.
   Digest* own() const { return memory_.as<Digest>(); }
+  /// Writes digests that the host has to `to`, in `own`. Once per exchange: the copy reads pinned memory of
+  /// this object, so that it may still run when a wait for peers has failed.
+  Status write(const Answers& digests, Digest* to);
   /// Writes `number` in the place of a digest, as `stamp` has it.
   Status write_stamp(Digest* digest, std::uint32_t number);
   /// Enqueues the exchange of the first `count` digests.
@@ -54,7 +57,7 @@ class DigestExchange {
   Stream& stream_;
   ProgressBoard::Line* const line_;
   Buffer memory_;  ///< own digests, then those of all ranks
-  Buffer pinned_;  ///< those of all ranks
+  Buffer pinned_;  ///< those of all ranks, then those that `write` copies from
   std::unique_ptr<Event> own_done_, done_;
   std::size_t most_ = 0, count_ = 0;  ///< digests per rank, including the stamp
   std::uint32_t number_ = 0;          ///< of the exchange, its stamp

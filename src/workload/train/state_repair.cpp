@@ -63,13 +63,11 @@ Status StateRepair::restore() {
   EGT_TRY(steps_.restore(proven_slot_));
   const std::vector<StateTensor> tensors = trainer_.state_tensors();
   const std::size_t count = tensors.size();
-  EGT_TRY_ASSIGN(const Buffer pinned, environment_.device.allocate_pinned(count * sizeof(Digest)));
-  std::fill_n(pinned.as<Digest>(), count, Digest{});
-  std::copy(proven_digests_.begin(), proven_digests_.end(), pinned.as<Digest>());
+  Answers proven = proven_digests_;
+  proven.resize(count);
   const auto write = [&](Digest* to) -> Status {
     EGT_TRY(trainer_.enqueue_state_digests(to));
-    return environment_.device.copy(to + count, pinned.data(), pinned.bytes(),
-                                    trainer_.communication_stream());
+    return exchange_.write(proven, to + count);
   };
   EGT_TRY_ASSIGN(auto held, exchange(write, 2 * count));
   std::vector<Answers> past;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <utility>
@@ -79,6 +80,22 @@ TEST(SkippedCopy, DoesNotRepeatTheDigestsOfAnEarlierExchange) {
       EXPECT_EQ(exchange.collect(60).ok(), arrives);
     }
   }
+}
+
+/// A restart begins while a stream still waits. AddressSanitizer sees a copy from memory that was freed.
+TEST(Exchanges, DigestsOfTheHostOutliveAFailedWait) {
+  const auto device = std::move(open_host_device({}).value());
+  const auto stream = std::move(device->create_stream(StreamPriority::low, StreamUse::all).value());
+  SingleRankCommunicator communicator(*device);
+  DigestExchange exchange(*device, communicator, *stream, nullptr);
+  ASSERT_TRUE(exchange.prepare(2).ok());
+  std::atomic<std::uint32_t> signal = 0;
+  ASSERT_TRUE(device->await_signal(reinterpret_cast<std::uint32_t*>(&signal), 1, *stream).ok());
+  const Answers digests = {{1, 2}, {3, 4}};
+  EXPECT_EQ(exchange.exchange(digests, 0.01).status().code(), StatusCode::timeout);
+  signal = 1;
+  ASSERT_TRUE(device->synchronize(*stream, 60).ok());
+  EXPECT_EQ(Answers(exchange.own(), exchange.own() + 2), digests);
 }
 
 /// At most three operations in flight.
