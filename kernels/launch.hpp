@@ -57,6 +57,7 @@ constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
 [[nodiscard]] int enqueue(const Launch& launch, const DigestWords& call);
 [[nodiscard]] int enqueue(const Launch& launch, const SumWords& call);
 [[nodiscard]] int enqueue(const Launch& launch, const SineExponential& call);
+[[nodiscard]] int enqueue(const Launch& launch, const UnitVote& call);
 [[nodiscard]] int enqueue(const Launch& launch, const FlipWords& call);
 [[nodiscard]] int enqueue(const Launch& launch, const Voxelization& call);
 [[nodiscard]] int enqueue(const Launch& launch, const StreamFusion& call);

@@ -32,7 +32,7 @@ constexpr InjectionNeedRow need_rows[] = {
     {needs_states, no_comparison, "a single rank has no replica to compare"},
     {needs_peers, no_comparison, "a single rank has no collectives"},
     {needs_memory, "with --memory 0 there is no memory to hit; fill some", "--memory 0"},
-    {needs_host_copies, "with --load train there are no host copies to hit; leave it out", "--load train"},
+    {needs_mix, "with --load train this part of the load does not run; leave --load out", "--load train"},
     {needs_files, "with --no-io there is no file to hit; leave --no-io out", "--no-io"},
     {needs_coverage, "with --coverage sampled no all-reduce is verified; use full", "--coverage sampled"},
     {needs_extreme, "with --extreme-iterations 0 there is none to hit; use 1 or more",

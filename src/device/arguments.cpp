@@ -356,6 +356,11 @@ Status check(const Arguments& operation, const SineExponential& call) {
   return operation.check_memory(call.digest, 1, "digest");
 }
 
+Status check(const Arguments& operation, const UnitVote& call) {
+  EGT_TRY(operation.check(call.iterations >= 1, "iterations is below 1"));
+  return operation.check_memory(call.answers, 1, "answers");
+}
+
 Status check(const Arguments& operation, const FlipWords& call) {
   EGT_TRY(operation.check_words(call.words));
   return operation.check(call.words.count > 0 || call.flip.count == 0, "there are no words to flip");

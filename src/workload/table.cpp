@@ -7,6 +7,7 @@
 #include "workload/memory/memory_workload.hpp"
 #include "workload/train/train_workload.hpp"
 #include "workload/verify/verify_workload.hpp"
+#include "workload/vote/vote_workload.hpp"
 
 namespace egt {
 
@@ -29,7 +30,10 @@ std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environm
   if (parts.readiness)
     table.push_back(std::make_unique<VerifyWorkload>(environment, *parts.readiness, communication));
   table.push_back(std::make_unique<FileWorkload>(environment, parts.file));
-  if (is_mix) table.push_back(std::make_unique<HostCopiesWorkload>(environment));
+  if (is_mix) {
+    table.push_back(std::make_unique<HostCopiesWorkload>(environment));
+    table.push_back(std::make_unique<VoteWorkload>(environment));
+  }
   table.push_back(std::move(memory));  // last: it fills the remaining memory
   return table;
 }

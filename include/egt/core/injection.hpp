@@ -25,6 +25,7 @@ enum class InjectionKind {
   optimizer,        ///< a moment of the optimizer in memory
   memory,           ///< a word of the filled memory, between passes of the memory test
   host_copy,        ///< data that a copy to the host returned to the device
+  multiprocessor,   ///< a unit of one multiprocessor (of a CPU on the host; `layer`: which unit), in a vote
   file_bit,         ///< a bit of a file's data
   file_stale,       ///< a block that still holds its previous content
   file_torn,        ///< a block that was written in part
@@ -62,7 +63,7 @@ enum InjectionNeed : unsigned {
   needs_states = 1,  ///< two training states to compare: of two ranks, or of one with second passes
   needs_peers = 2,
   needs_memory = 4,
-  needs_host_copies = 8,
+  needs_mix = 8,
   needs_files = 16,
   needs_coverage = 32,
   needs_extreme = 64,
@@ -79,16 +80,21 @@ enum InjectionPlace : unsigned {
 };
 
 /// Detectors of faults that change data. Injections for one detector must be further apart than its checks.
-enum class Detector { replica, replay, extreme, collective, memory, host_copy, file };
+enum class Detector { replica, replay, extreme, collective, memory, host_copy, vote, file };
 
 struct DetectorRow {
   const char* part;         ///< its part of the run, as in `Fault::part`
   bool looks_every_period;  ///< checks once per period in every rank's training loop; false: at its own times
 };
 /// In the order of the enumeration.
-inline constexpr DetectorRow detector_rows[] = {
-    {"train", true},   {"train", true},        {"train", true}, {"collective", true},
-    {"memory", false}, {"host-copies", false}, {"io", false}};
+inline constexpr DetectorRow detector_rows[] = {{"train", true},
+                                                {"train", true},
+                                                {"train", true},
+                                                {"collective", true},
+                                                {"memory", false},
+                                                {"host-copies", false},
+                                                {"multiprocessors", false},
+                                                {"io", false}};
 
 /// Evidence that an injection was detected. "Its rank" is the rank of the injection.
 enum class FoundBy {
@@ -149,7 +155,9 @@ inline constexpr auto injection_rows = [] {
       {collective, "collective", keys_of_tensor | key_peer, needs_peers, in_links, D::collective, of_peers},
       {optimizer, "optimizer", keys_of_tensor, needs_states, 0, D::replica, of_state},
       {memory, "memory", keys_of_bits, needs_memory, 0, D::memory, same("memory")},
-      {host_copy, "host-copy", keys_of_bits, needs_host_copies, 0, D::host_copy, of_host_copies},
+      {host_copy, "host-copy", keys_of_bits, needs_mix, 0, D::host_copy, of_host_copies},
+      {multiprocessor, "multiprocessor", key_bit | key_layer | key_lasting, needs_mix, 0, D::vote,
+       same("multiprocessor")},
       {file_bit, "file-bit", keys_of_bits, needs_files, 0, D::file, same("file-bit")},
       {file_stale, "file-stale", 0, needs_files, 0, D::file, same("file-stale")},
       {file_torn, "file-torn", 0, needs_files, 0, D::file, same("file-torn")},
@@ -195,7 +203,8 @@ struct InjectionNeedRow {
 /// The first need of the kind that is in `missing` (InjectionNeed); null: all needs are met.
 const InjectionNeedRow* unmet_need(InjectionKind kind, unsigned missing);
 
-/// Duration of a fault in a pass or all-reduce: one pass of one step, until the next check, or until the end.
+/// Duration of a fault in a pass, an all-reduce or a vote: one of them, until the next check, or until the
+/// end.
 enum class Lasting { once, check, always };
 
 /// One injected fault:
@@ -214,7 +223,7 @@ struct Injection {
                              ///< burn: data that `rank` copies from this neighbour
   std::optional<double> ms;  ///< duration, for kinds that last; std::nullopt: unlimited
   std::optional<Lasting> lasting =
-      {};  ///< for gradient, activation, gemm, extreme and all-reduce; none: as the coverage detects it
+      {};  ///< for kinds with key_lasting; none: as the coverage detects it, of a vote one round
 };
 
 /// Fails with invalid_argument and one line on what is wrong and what is allowed. The kind's row defines the

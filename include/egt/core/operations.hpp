@@ -9,6 +9,7 @@
 #include "egt/core/math/gemm_rounding.hpp"
 #include "egt/core/math/math.hpp"
 #include "egt/core/math/sparse.hpp"
+#include "egt/core/math/unit_vote.hpp"
 #include "egt/core/pattern.hpp"
 #include "egt/core/stream_fusion.hpp"
 #include "egt/core/types.hpp"
@@ -287,6 +288,17 @@ struct SineExponential {
   Digest* digest = nullptr;
 };
 
+/// Known work on every multiprocessor, or on every CPU that the control group admits. A voter answers once in
+/// a round; one that has no room to run may be missed, and the same call again reaches it. Each sub-partition
+/// runs `iterations` of every unit's work.
+struct UnitVote {
+  static constexpr const char* name = "unit_vote";
+  std::uint64_t seed = 0;  ///< of the operands
+  int iterations = 1;
+  VoterAnswers* answers = nullptr;  ///< `max_unit_voters`, zeroed before the first call of a round
+  UnitFault fault = {};
+};
+
 /// Injects a fault into words: see Flip. Words hit twice are changed twice.
 struct FlipWords {
   static constexpr const char* name = "flip";
@@ -298,6 +310,6 @@ using Operation =
     std::variant<Copy, SetZero, WriteSignal, AwaitSignal, Add, Gemm, VerifyGemm, Quantization, Cast,
                  Randomize, Activation, ActivationGradient, LossGradient, SoftmaxLoss, OptimizerStep,
                  TopKSelection, ScatterAdd, Fill, Reset, Verify, VerifyAndFill, VerifySum, DigestWords,
-                 SumWords, SineExponential, FlipWords, Voxelization, StreamFusion>;
+                 SumWords, SineExponential, UnitVote, FlipWords, Voxelization, StreamFusion>;
 
 }  // namespace egt

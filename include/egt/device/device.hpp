@@ -168,6 +168,7 @@ class Device {
   Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& s) {
     return enqueue(SineExponential{words, iterations, digest}, s);
   }
+  Status vote(const UnitVote& call, Stream& s) { return enqueue(call, s); }
   Status flip(WordsView words, const Flip& flip, Stream& s) { return enqueue(FlipWords{words, flip}, s); }
   Status voxelize(const Voxelization& call, Stream& s) { return enqueue(call, s); }
   Status fuse(const StreamFusion& call, Stream& s) { return enqueue(call, s); }

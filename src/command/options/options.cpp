@@ -219,7 +219,7 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
   const bool is_collective = injection.kind == InjectionKind::collective;
   const auto layers = static_cast<int>(burn.train.layers.size()) - 1;
   const std::pair<unsigned, bool> met[] = {{needs_memory, !burn.memory.fill.is_zero()},
-                                           {needs_host_copies, burn.train.load != LoadKind::train},
+                                           {needs_mix, burn.train.load != LoadKind::train},
                                            {needs_files, burn.file.enabled},
                                            {needs_coverage, burn.train.covers_all()},
                                            {needs_extreme, burn.train.extreme_iterations > 0},

@@ -33,6 +33,7 @@ void run(const VerifySum& call, HostStream& stream);
 void run(const DigestWords& call, HostStream& stream);
 void run(const SumWords& call, HostStream& stream);
 void run(const SineExponential& call, HostStream& stream);
+void run(const UnitVote& call, HostStream& stream);
 void run(const FlipWords& call, HostStream& stream);
 void run(const Voxelization& call, HostStream& stream);
 void run(const StreamFusion& call, HostStream& stream);

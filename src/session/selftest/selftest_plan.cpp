@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "egt/core/math/unit_vote.hpp"
 #include "egt/core/pattern.hpp"
 #include "workload/collective/collective_judgement.hpp"
 
@@ -67,6 +68,7 @@ Injection injection_of(InjectionKind kind, int number, const SelftestScope& scop
   constexpr std::uint32_t puts_in = 1u << 30;
   if (kind == all_reduce && (*injection.mask &= ~puts_in) == 0) injection.mask = puts_in >> 1;
   if (kind == collective) aim_at_collective(injection, number, scope.ranks);
+  if (kind == multiprocessor) injection.layer = 1 + number % compute_units;
   return injection;
 }
 
@@ -122,7 +124,8 @@ void add_in_turn(const DetectorRow& detector, const SelftestScope& scope, Selfte
     for (const InjectionKind kind : kinds) {
       if (number < once) add(injection_of(kind, number, scope));
       // With sampled coverage, all pass faults are persistent by default, so none are added.
-      if (number < persistent_injections_of_a_kind && scope.covers_all && row_of(kind).accepts(key_lasting))
+      if (number < persistent_injections_of_a_kind && scope.covers_all && detector.looks_every_period &&
+          row_of(kind).accepts(key_lasting))
         add(persistent_injection_of(kind, number, scope));
     }
 }

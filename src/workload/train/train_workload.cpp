@@ -450,7 +450,8 @@ void TrainWorkload::note_checks_not_run(const CheckFigures& checks, PartReport& 
        fmt::format("{} did not exist before this run", options_.golden));
   note(options_.extreme_iterations == 0, "transcendental chains", "--extreme-iterations 0");
   if (options_.load == LoadKind::train)
-    for (const char* copies : {"host copies", "peer copies"}) note_not_run(part, copies, "--load train");
+    for (const char* check : {"host copies", "peer copies", "multiprocessor vote"})
+      note_not_run(part, check, "--load train");
 }
 
 PartReport TrainWorkload::extreme_report() const {

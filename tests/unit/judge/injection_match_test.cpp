@@ -87,6 +87,7 @@ TEST(SlowDetector, IsOfInjectionsAndFaultsOfMemoryHostCopiesAndFiles) {
   EXPECT_EQ(of_fault("memory", "memory"), Detector::memory);
   EXPECT_EQ(of_fault("link", "host-copies"), Detector::host_copy);
   EXPECT_EQ(of_fault("link", "peer-copies"), std::nullopt);
+  EXPECT_EQ(of_fault("multiprocessor", "multiprocessors"), Detector::vote);
   EXPECT_EQ(of_fault("file-torn", "io"), Detector::file);
   EXPECT_EQ(of_fault("replica", "train"), std::nullopt);
   EXPECT_EQ(of_fault("link", nullptr), Detector::host_copy) << "of an earlier version";

@@ -53,7 +53,7 @@ TEST_P(SelftestPlanOfRanks, HasEveryKindOnEveryRankAndFiveHundredInAll) {
   EXPECT_TRUE(plan.left_out.empty());
   EXPECT_GE(plan.injections.size(), 500u);
   const auto kinds = by_kind(plan);
-  EXPECT_EQ(kinds.size(), 15u);
+  EXPECT_EQ(kinds.size(), 16u);
   for (const auto& [kind, injections] : kinds) {
     std::set<int> ranks;
     for (const Injection& injection : injections) ranks.insert(injection.rank);
@@ -105,6 +105,8 @@ TEST_P(SelftestPlanOfRanks, HitsEveryLayer) {
     const bool all_put_in = GetParam() <= 4;
     if (kind == collective)
       EXPECT_THAT(layers, all_put_in ? ElementsAreArray({1, 2, 3, 4, 5}) : ElementsAreArray({1, 2, 3, 4}));
+    else if (kind == multiprocessor)
+      EXPECT_THAT(layers, SizeIs(compute_units)) << "of every unit";
     else if (kind <= optimizer)
       EXPECT_THAT(layers, ElementsAre(1, 2, 3, 4, 5, 6)) << to_string(kind);
     else
@@ -172,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, SelftestPlanOfRanks, testing::Values(2, 3, 4, 8)
 TEST(SelftestPlan, OneRankLeavesOutWhatNeedsTwo) {
   const SelftestPlan plan = plan_selftest({.ranks = 1, .layers = 6});
   EXPECT_THAT(left_out(plan), ElementsAre(all_reduce, collective));
-  EXPECT_EQ(by_kind(plan).size(), 13u);
+  EXPECT_EQ(by_kind(plan).size(), 14u);
   EXPECT_TRUE(some_by_kind(plan_selftest({.ranks = 2, .covers_all = false}), true).empty())
       << "all faults of passes last there";
   EXPECT_THAT(left_out(plan_selftest({.ranks = 1, .covers_all = false})),

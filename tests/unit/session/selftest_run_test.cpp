@@ -42,7 +42,7 @@ TEST(SelftestVerdict, PassesWhereAllIsFound) {
   const Verdict verdict = judged(records_of(plan));
   EXPECT_EQ(verdict.name, "pass");
   EXPECT_EQ(verdict.exit_code, 0);
-  EXPECT_THAT(verdict.reasons, ElementsAre(HasSubstr("all 700 injected faults")));
+  EXPECT_THAT(verdict.reasons, ElementsAre(HasSubstr("all 740 injected faults")));
 }
 
 TEST(SelftestVerdict, PartsThatSawTheInjectedFaultsAreNoFailure) {

@@ -31,7 +31,7 @@ TEST(SelftestScore, AllFoundAndBlamedRightlyPasses) {
   const SelftestScore score = score_selftest(whole, records_of(whole));
   EXPECT_TRUE(score.passed());
   EXPECT_TRUE(score.settled());
-  EXPECT_EQ(score.rows.size(), 20u);
+  EXPECT_EQ(score.rows.size(), 21u);
   for (const SelftestRow& row : score.rows) {
     EXPECT_EQ(row.injected, row.is_persistent ? persistent_injections_of_a_kind : injections_of_a_kind(3))
         << name_of(row);
@@ -58,7 +58,7 @@ TEST_P(SilentDetector, Fails) {
 INSTANTIATE_TEST_SUITE_P(Detectors, SilentDetector,
                          testing::Values(Detector::replica, Detector::replay, Detector::extreme,
                                          Detector::collective, Detector::memory, Detector::host_copy,
-                                         Detector::file));
+                                         Detector::vote, Detector::file));
 
 TEST(SelftestScore, OneMissOfAnyKindFails) {
   for (const SelftestRow& each : score_selftest(whole, {}).rows) {
@@ -124,7 +124,7 @@ TEST_P(EachDetector, ASecondFaultOfTheSameCheckIsAFalseAlarm) {
 }
 
 TEST_P(EachDetector, ASecondFaultOfAnotherCheckIsNone) {
-  if (GetParam() == host_copy) GTEST_SKIP() << "no other check looks at host copies";
+  if (GetParam() == host_copy || GetParam() == multiprocessor) GTEST_SKIP() << "no other check looks at it";
   Record other = fault_of(injection, 23, 1);
   other.body["detector"] = "another check";
   EXPECT_TRUE(score_selftest(plan, {struck(injection, 20), fault_of(injection, 23, 1), other}).passed());
@@ -159,8 +159,8 @@ TEST_P(EachDetector, LatencyIsBoundedWhereTheDetectorLooksEveryPeriod) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EachDetector,
                          testing::Values(weight, gradient, activation, gemm, extreme, collective, optimizer,
-                                         memory, host_copy, file_bit, file_stale, file_torn, file_misplaced,
-                                         file_lost),
+                                         memory, host_copy, multiprocessor, file_bit, file_stale, file_torn,
+                                         file_misplaced, file_lost),
                          [](const auto& kind) {
                            std::string name = to_string(kind.param);
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "egt/core/math/unit_vote.hpp"
+#include "egt/workload/workload.hpp"
+#include "workload/common/worker_thread.hpp"
+
+namespace egt {
+
+/// Voters whose answers differ: one against the majority, or several without one, such as one against one.
+struct Dissent {
+  std::vector<int> voters = {}, units = {}, parts = {};  ///< ascending
+  std::uint64_t answers = 0;                             ///< number of different answers
+  std::uint64_t expected = 0, actual = 0;                ///< of the first one
+};
+/// Compares the answers of all voters and sub-partitions that answered, unit by unit. A majority is more than
+/// half of them. One entry per outvoted voter, then one for all units without a majority.
+std::vector<Dissent> dissents_of(std::span<const VoterAnswers> answers);
+
+/// Lets all multiprocessors (on the host all CPUs) do the same known work in rounds, each with new operands,
+/// and compares their answers. So a single GPU is judged by more than itself, and a fault names the
+/// multiprocessor, its sub-partition and the unit. A separate thread runs the rounds beside the other load.
+class VoteWorkload : public Workload {
+ public:
+  explicit VoteWorkload(Environment& environment) : environment_(environment), thread_("the vote") {}
+
+  std::string name() const override { return "multiprocessors"; }
+  Status prepare() override;
+  Status start() override;
+  Status enqueue(const Step& step) override {
+    step_ = step.index;
+    return {};
+  }
+  /// Returns the thread's error.
+  Status retire(std::int64_t, StepOutcome&) override { return thread_.failure(); }
+  void stop_background() override { thread_.ask_to_stop(); }
+  Status finish(const Shutdown& ending) override;
+  PartReport report() const override;
+
+ private:
+  Status run(const std::stop_token& stop);
+  Status vote_once(const std::stop_token& stop);
+  /// Runs one round, with calls until all expected voters have answered, but not for ever.
+  Result<std::span<const VoterAnswers>> ask(const UnitVote& vote, const std::stop_token& stop);
+  std::optional<UnitFault> due_fault();
+  void judge(std::span<const VoterAnswers> answers);
+  std::string place_of(const Dissent& dissent) const;
+  std::string undone() const;
+  bool is_host() const { return environment_.device.info().backend == "host"; }
+  bool has_peers() const { return voters_.size() > 1; }
+
+  Environment& environment_;
+  Buffer answers_, pinned_;  ///< VoterAnswers of max_unit_voters
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Event> begin_, end_;
+  std::vector<int> voters_, units_, parts_;  ///< those that answered in `prepare`
+  int iterations_ = 1;
+  double round_ms_ = 0;                     ///< standalone duration of a round
+  std::optional<UnitFault> lasting_fault_;  ///< injected into every round
+  std::atomic<std::int64_t> step_{-1};
+  std::atomic<std::uint64_t> rounds_{0}, incomplete_rounds_{0}, calls_{0}, compared_{0}, dissents_{0};
+  std::atomic<int> fewest_{max_unit_voters};  ///< voters in a round
+  std::mutex mutex_;
+  std::condition_variable_any woken_;
+  bool finished_ = false, hurried_ = false;
+  WorkerThread thread_;  ///< last: it is joined before the other members are destroyed
+};
+
+}  // namespace egt
