@@ -33,6 +33,11 @@ class Burn(ProgramTest):
             copies = self.part(result, "host-copies", rank)
             self.assertEqual(copies["bytes_each_way"], copies["copies"] * copies["chunk_bytes"])
             self.assertGreaterEqual(copies["copies"], 4)
+            votes = self.part(result, "multiprocessors", rank)
+            self.assertEqual(votes["answers_wrong"], 0)
+            if votes["voters"] > 1:
+                self.assertGreaterEqual(votes["rounds"], 1)
+                self.assertEqual(votes["answers_compared"], votes["rounds"] * votes["voters"] * len(votes["units"]))
             peers = self.part(result, "peer-copies", rank)
             self.assertEqual(peers["planned"], size > 1)
             if size > 1:
@@ -133,7 +138,7 @@ class Burn(ProgramTest):
         self.assertGreater(moved * self.result()["test_summary"]["actual_duration_seconds"], gradients)
         self.assertEqual(set(load["alone"]["product_tflops"]), set(self.result()["precisions"]))
         self.assertEqual(self.result()["options"]["memory"], 0)
-        self.assertFalse({"host-copies", "peer-copies"} & {part["test_name"] for part in self.result()["results"]})
+        self.assertFalse({"host-copies", "peer-copies", "multiprocessors"} & {part["test_name"] for part in self.result()["results"]})
 
     def test_a_load_that_pulses_is_held_back_in_phase(self):
         done = self.run_program("--duration", "6s", "--pulse", "4:0.3", *SMALL_NETWORK, "--memory", "64MB", "--io-size", "8MB",

@@ -12,7 +12,14 @@
 namespace egt {
 
 /// Use of a pattern; each use has its own patterns.
-enum class PatternPurpose : std::uint64_t { memory = 1, file = 2, cleanup = 3, host_copy = 4, peer_copy = 5, vote = 6 };
+enum class PatternPurpose : std::uint64_t {
+  memory = 1,
+  file = 2,
+  cleanup = 3,
+  host_copy = 4,
+  peer_copy = 5,
+  vote = 6
+};
 
 /// Seed of one pattern. It differs by rank, place (block, chunk) and generation (rewrite number), so that
 /// stale and misplaced data are detected.
