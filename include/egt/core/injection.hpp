@@ -44,6 +44,9 @@ enum class InjectionKind {
   device_error,     ///< a device call returns a hardware error, and so does every later call
 };
 
+/// `layer` of host_copy: the copy to the host; 1, the default: the copy to the device.
+constexpr int host_copy_to_host = 2;
+
 /// Keys that only some kinds accept, in the order of the help text.
 enum InjectionKey : unsigned {
   key_bit = 1,
@@ -155,7 +158,7 @@ inline constexpr auto injection_rows = [] {
       {collective, "collective", keys_of_tensor | key_peer, needs_peers, in_links, D::collective, of_peers},
       {optimizer, "optimizer", keys_of_tensor, needs_states, 0, D::replica, of_state},
       {memory, "memory", keys_of_bits, needs_memory, 0, D::memory, same("memory")},
-      {host_copy, "host-copy", keys_of_bits, needs_mix, 0, D::host_copy, of_host_copies},
+      {host_copy, "host-copy", keys_of_tensor, needs_mix, 0, D::host_copy, of_host_copies},
       {multiprocessor, "multiprocessor", key_bit | key_layer | key_lasting, needs_mix, 0, D::vote,
        same("multiprocessor")},
       {file_bit, "file-bit", keys_of_bits, needs_files, 0, D::file, same("file-bit")},

@@ -233,6 +233,8 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
         injection, fmt::format("of a collective, use layer 1 to {}: what is received of the "
                                "all-reduce, broadcast, reduce-scatter or all-gather, or the injected value",
                                collective_kinds + 1));
+  if (injection.kind == InjectionKind::host_copy && injection.layer.value_or(1) > host_copy_to_host)
+    return wrong_injection(injection, "of a host copy, use layer 1 (to the device) or 2 (to the host)");
   if (injection.peer && (!is_collective || burn.train.load == LoadKind::train))
     return wrong_injection(injection, "pairs of ranks are measured by links alone; leave peer out");
   if (injection.peer && injection.layer)

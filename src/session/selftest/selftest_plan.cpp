@@ -68,6 +68,7 @@ Injection injection_of(InjectionKind kind, int number, const SelftestScope& scop
   constexpr std::uint32_t puts_in = 1u << 30;
   if (kind == all_reduce && (*injection.mask &= ~puts_in) == 0) injection.mask = puts_in >> 1;
   if (kind == collective) aim_at_collective(injection, number, scope.ranks);
+  if (kind == host_copy) injection.layer = 1 + number / scope.ranks % host_copy_to_host;
   if (kind == multiprocessor) injection.layer = 1 + number % compute_units;
   return injection;
 }

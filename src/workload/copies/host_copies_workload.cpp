@@ -1,21 +1,31 @@
 #include "workload/copies/host_copies_workload.hpp"
 
+#include <algorithm>
+#include <span>
+
 #include "workload/common/findings.hpp"
 #include "workload/links/link_host_copies.hpp"
 
 namespace egt {
+namespace {
+
+bool is_to_host(const Injection& injection) {
+  return injection.layer == host_copy_to_host;
+}
+
+}  // namespace
 
 HostCopiesWorkload::HostCopiesWorkload(Environment& environment)
     : environment_(environment),
-      copies_(environment, {.name = "host copies",
-                            .part = name(),
-                            .copy = [this](std::size_t chunk, std::uint64_t trip,
-                                           Stream& stream) { return copy(chunk, trip, stream); },
-                            .locate =
-                                [this](Fault& fault) {
-                                  fault.where =
-                                      place_of_host_copy(environment_.place.rank, copies_.chunk_bytes());
-                                }}) {}
+      copies_(environment,
+              {.name = "host copies",
+               .part = name(),
+               .largest_chunk = 32u << 20,
+               .is_hit = [](const Injection& one) { return !is_to_host(one); },
+               .copy = [this](std::size_t chunk, std::uint64_t trip,
+                              Stream& stream) { return copy(chunk, trip, stream); },
+               .locate = [this](Fault& fault, std::size_t chunk, std::uint64_t trip,
+                                const Mismatches* found) { fault.where = place_of(chunk, trip, found); }}) {}
 
 /// The rate is the mean of both directions. It leaves the second pattern in host memory, so that a first trip
 /// that copies nothing is detected.
@@ -25,13 +35,15 @@ Status HostCopiesWorkload::prepare() {
   const std::uint64_t bytes = copies_.chunk_bytes();
   for (std::size_t index = 0; index < chunks_.size(); ++index) {
     Chunk& chunk = chunks_[index];
-    EGT_TRY_ASSIGN(chunk.host, device.allocate_pinned(bytes));
+    for (Buffer& host : chunk.host) {
+      EGT_TRY_ASSIGN(host, device.allocate_pinned(bytes));
+    }
     for (std::uint64_t trip = 0; trip < chunk.device.size(); ++trip) {
       EGT_TRY_ASSIGN(chunk.device[trip], device.allocate(bytes));
       EGT_TRY(device.fill(words(chunk, trip), pattern(index, trip), copies_.stream(index)));
     }
   }
-  void *const host = chunks_[0].host.data(), *const second = chunks_[0].device[1].data();
+  void *const host = host_of(0, 0).data(), *const second = chunks_[0].device[1].data();
   return copies_.measure_rate(2 * static_cast<double>(bytes), [&]() -> Status {
     EGT_TRY(device.copy(host, second, bytes, copies_.stream(0)));
     return device.copy(second, host, bytes, copies_.stream(0));
@@ -43,13 +55,39 @@ Pattern HostCopiesWorkload::pattern(std::size_t chunk, std::uint64_t trip) const
           .seed = pattern_seed(environment_, PatternPurpose::host_copy, chunk, trip)};
 }
 
-/// Before the trip, the destination buffer and the host memory have other patterns than the source buffer.
+/// Before the trip, the destination buffer and the host memory have other patterns than the source buffer. A
+/// fault of the copy to the host is injected into its source, which then gets its bits back.
 Result<PacedCopies::Brought> HostCopiesWorkload::copy(std::size_t chunk, std::uint64_t trip, Stream& stream) {
-  const Chunk& own = chunks_[chunk];
-  const WordsView from = words(own, trip), to = words(own, trip + 1);
-  EGT_TRY(environment_.device.copy(own.host.data(), from.data, from.bytes(), stream));
-  EGT_TRY(environment_.device.copy(to.data, own.host.data(), to.bytes(), stream));
+  Device& device = environment_.device;
+  const WordsView from = words(chunks_[chunk], trip), to = words(chunks_[chunk], trip + 1);
+  void* const host = host_of(chunk, trip).data();
+  Flip flip = {.count = 0};
+  if (const auto due = environment_.injector.take(InjectionKind::host_copy, copies_.step(), is_to_host)) {
+    flip = choose_flip(*due, from.count, environment_.seed);
+    environment_.injector.report(*due, copies_.step(), flip,
+                                 place_of(chunk, trip, nullptr) + ", to the host");
+  }
+  const auto strike = [&] { return flip.count > 0 ? device.flip(from, flip, stream) : Status(); };
+  EGT_TRY(strike());
+  EGT_TRY(device.copy(host, from.data, from.bytes(), stream));
+  EGT_TRY(strike());
+  EGT_TRY(device.copy(to.data, host, to.bytes(), stream));
   return PacedCopies::Brought{to, pattern(chunk, trip), pattern(chunk, trip + 1)};
+}
+
+/// Words that are right in host memory became wrong after it, and the others before it or in it.
+std::string HostCopiesWorkload::place_of(std::size_t chunk, std::uint64_t trip,
+                                         const Mismatches* found) const {
+  std::string place = place_of_host_copy(environment_.place.rank, copies_.chunk_bytes());
+  if (found == nullptr || found->samples == 0) return place;
+  const WordsView host = host_of(chunk, trip).words();
+  const auto samples =
+      std::span(found->sample).first(std::min<std::size_t>(found->samples, Mismatches::max_samples));
+  const auto right = std::count_if(samples.begin(), samples.end(), [&](const auto& one) {
+    return one.index < host.count && host.data[one.index] == one.expected;
+  });
+  if (right == std::ssize(samples)) return place + ", to the device: right in host memory";
+  return place + (right == 0 ? ", to the host, or in host memory: wrong there" : ", in both directions");
 }
 
 PartReport HostCopiesWorkload::report() const {

@@ -29,13 +29,18 @@ class HostCopiesWorkload : public Workload {
  private:
   struct Chunk {
     std::array<Buffer, 2> device;  ///< a trip starts in one and ends in the other, alternately
-    Buffer host;                   ///< pinned
+    /// Pinned. Two, so that a trip's data are still there when it is judged.
+    std::array<Buffer, OperationPipeline::slots> host;
   };
 
   WordsView words(const Chunk& chunk, std::uint64_t trip) const {
     return copies_.words(chunk.device[trip % chunk.device.size()]);
   }
+  const Buffer& host_of(std::size_t chunk, std::uint64_t trip) const {
+    return chunks_[chunk].host[trip % OperationPipeline::slots];
+  }
   Pattern pattern(std::size_t chunk, std::uint64_t trip) const;
+  std::string place_of(std::size_t chunk, std::uint64_t trip, const Mismatches* found) const;
   Result<PacedCopies::Brought> copy(std::size_t chunk, std::uint64_t trip, Stream& stream);
 
   Environment& environment_;

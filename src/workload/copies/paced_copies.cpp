@@ -77,8 +77,8 @@ Status PacedCopies::copy_round(const std::stop_token& stop) {
         [&](Stream& stream, Evidence* on_device) {
           return enqueue(copy % chunks, flight.trips, stream, &on_device->mismatches);
         },
-        [this](const Evidence& evidence, double) {
-          judge(evidence.mismatches);
+        [this, chunk = copy % chunks, trip = flight.trips](const Evidence& evidence, double) {
+          judge(chunk, trip, evidence.mismatches);
           return Status();
         },
         stop));
@@ -91,31 +91,31 @@ Status PacedCopies::copy_round(const std::stop_token& stop) {
 
 Status PacedCopies::enqueue(std::size_t chunk, std::uint64_t trip, Stream& stream, Mismatches* report) {
   EGT_TRY_ASSIGN(const Brought brought, link_.copy(chunk, trip, stream));
-  EGT_TRY(strike(brought.words, stream));
+  EGT_TRY(strike(brought.words, chunk, trip, stream));
   return environment_.device.verify_and_fill(brought.words, brought.expected, brought.next,
                                              Direction::ascending, report, stream);
 }
 
 /// Applies the due injections.
-Status PacedCopies::strike(WordsView words, Stream& stream) {
+Status PacedCopies::strike(WordsView words, std::size_t chunk, std::uint64_t trip, Stream& stream) {
   while (const auto due = environment_.injector.take(link_.injection, step_, link_.is_hit)) {
     const Flip flip = choose_flip(*due, words.count, environment_.seed);
     EGT_TRY(environment_.device.flip(words, flip, stream));
     Fault fault;
-    link_.locate(fault);
+    link_.locate(fault, chunk, trip, nullptr);
     environment_.injector.report(*due, step_, flip, fault.where);
   }
   return {};
 }
 
-void PacedCopies::judge(const Mismatches& found) {
+void PacedCopies::judge(std::size_t chunk, std::uint64_t trip, const Mismatches& found) {
   ++trips_;
   wrong_words_ += found.count;
   seconds_ = seconds_since(started_);
   if (found.count == 0) return;
   Fault fault = fault_of(environment_, "link", link_.name, link_.name, step_);
   fault.part = link_.part;
-  link_.locate(fault);
+  link_.locate(fault, chunk, trip, &found);
   show_mismatches(fault, found);
   environment_.records.emit(fault);
 }

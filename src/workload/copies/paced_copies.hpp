@@ -38,7 +38,9 @@ class PacedCopies {
     InjectionGate is_hit = {};                           ///< selects injections of this kind; empty: all
     /// Enqueues copy number `trip` of a chunk. Runs on the thread.
     std::function<Result<Brought>(std::size_t chunk, std::uint64_t trip, Stream& stream)> copy;
-    std::function<void(Fault& fault)> locate;  ///< fills in location and blame
+    /// Fills in location and blame of what is wrong after this copy, before `copy` of trip + slots. Of an
+    /// injected fault, `found` is null.
+    std::function<void(Fault& fault, std::size_t chunk, std::uint64_t trip, const Mismatches* found)> locate;
   };
 
   PacedCopies(Environment& environment, Link link);
@@ -53,6 +55,7 @@ class PacedCopies {
   Status measure_rate(double bytes, const std::function<Status()>& enqueue);
   Status start();
   void set_step(std::int64_t step) { step_ = step; }
+  std::int64_t step() const { return step_; }
   Status failure() const { return thread_.failure(); }
   void ask_to_stop() { thread_.ask_to_stop(); }
   /// Stops the thread, then copies once more unless in a hurry. False: the thread still uses the chunks.
@@ -74,8 +77,8 @@ class PacedCopies {
   double round_seconds() const;
   Status copy_round(const std::stop_token& stop);
   Status enqueue(std::size_t chunk, std::uint64_t trip, Stream& stream, Mismatches* report);
-  Status strike(WordsView words, Stream& stream);
-  void judge(const Mismatches& found);
+  Status strike(WordsView words, std::size_t chunk, std::uint64_t trip, Stream& stream);
+  void judge(std::size_t chunk, std::uint64_t trip, const Mismatches& found);
   std::string undone() const;
   std::uint64_t bytes() const { return trips_ * chunk_bytes_; }
 

@@ -45,7 +45,7 @@ PeerCopiesWorkload::PeerCopiesWorkload(Environment& environment)
            .is_hit = [this](const Injection& one) { return one.peer == from_; },
            .copy = [this](std::size_t chunk, std::uint64_t, Stream& stream) { return copy(chunk, stream); },
            .locate =
-               [this](Fault& fault) {
+               [this](Fault& fault, std::size_t, std::uint64_t, const Mismatches*) {
                  fault.where = fmt::format("what rank {} copied from rank {}, a copy of {} B",
                                            environment_.place.rank, from_, copies_.chunk_bytes());
                  fault.blame = Blame::ambiguous;

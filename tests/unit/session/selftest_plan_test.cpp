@@ -105,6 +105,8 @@ TEST_P(SelftestPlanOfRanks, HitsEveryLayer) {
     const bool all_put_in = GetParam() <= 4;
     if (kind == collective)
       EXPECT_THAT(layers, all_put_in ? ElementsAreArray({1, 2, 3, 4, 5}) : ElementsAreArray({1, 2, 3, 4}));
+    else if (kind == host_copy)
+      EXPECT_THAT(layers, ElementsAre(1, host_copy_to_host)) << "in both directions";
     else if (kind == multiprocessor)
       EXPECT_THAT(layers, SizeIs(compute_units)) << "of every unit";
     else if (kind <= optimizer)

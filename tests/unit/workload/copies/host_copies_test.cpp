@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,6 +84,8 @@ TEST_P(LostCopy, IsAFaultOfThisRank) {
   EXPECT_EQ(faults[0]["part"], "host-copies");
   EXPECT_EQ(faults[0]["rank"], 3);
   EXPECT_EQ(faults[0]["blame"], "certain");
+  EXPECT_THAT(faults[0]["where"].get<std::string>(),
+              HasSubstr(GetParam() % 2 == 0 ? "to the host" : "to the device"));
   EXPECT_GT(faults[0]["count"].get<std::uint64_t>(), chunk_bytes / 4 - 16)
       << "words that are equal by chance";
   EXPECT_FALSE(copies.report().success);
@@ -106,8 +109,27 @@ TEST(HostCopies, TellAFaultOnPurposeOnce) {
   EXPECT_EQ(faults[0]["step"], 7);
   EXPECT_EQ(faults[0]["xor"], "0x00000020");
   EXPECT_EQ(faults[0]["count"], 1);
-  EXPECT_EQ(faults[0]["where"], "what went between rank 3's device and its host, a copy of 524288 B");
+  EXPECT_EQ(faults[0]["where"],
+            "what went between rank 3's device and its host, a copy of 524288 B, to the device: right in "
+            "host memory");
   EXPECT_THAT(copies.report().failure, HasSubstr("1 wrong word in host copies"));
+}
+
+TEST(HostCopies, AFaultOfTheCopyToTheHostIsSeenInHostMemory) {
+  for (const int count : {1, 3}) {
+    World world(small_host_device(),
+                injections_of({fmt::format("host-copy:rank=3,step=7,bit=5,layer=2,count={}", count)}));
+    HostCopiesWorkload copies(world.environment);
+    ASSERT_TRUE(copies.prepare().ok());
+    ASSERT_TRUE(copies.enqueue({.index = 7}).ok());
+    ASSERT_TRUE(copies.finish(false).ok());
+    const std::vector<Json> faults = world.faults();
+    ASSERT_EQ(faults.size(), 1u) << "the source has its bits back";
+    EXPECT_EQ(faults[0]["count"], count);
+    EXPECT_EQ(faults[0]["xor"], "0x00000020");
+    EXPECT_THAT(faults[0]["where"].get<std::string>(),
+                HasSubstr("to the host, or in host memory: wrong there"));
+  }
 }
 
 /// Starts at least one round's time after the last one.
