@@ -4,6 +4,9 @@
 #include "kernels/launch.hpp"
 #include "kernels/vector.cuh"
 
+// Other GPUs emulate this instruction, on Hopper with the tensor cores' fp16.
+#define EGT_HAS_FP8_MMA (__CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
+
 namespace egt::kernels {
 namespace {
 
@@ -204,7 +207,7 @@ __device__ std::uint32_t vote_of(const VoteLane& lane, std::uint32_t* words) {
       const auto of = bits(i, ~0u, 0);
       EGT_MMA_16_BIT("m16n8k32.row.col.s32.s8.s8.s32");
     });
-#if __CUDA_ARCH__ >= 890
+#if EGT_HAS_FP8_MMA
   if constexpr (unit == ComputeUnit::tensor_fp8)
     return vote_tensor(lane, [&](int i, std::uint32_t* sums) {
       const auto of = bits(i, 0x9F9F9F9Fu, 0x20202020u);
@@ -217,7 +220,7 @@ __device__ std::uint32_t vote_of(const VoteLane& lane, std::uint32_t* words) {
 /// All lanes of a warp; the first one stores the digest.
 template <int unit>
 __device__ void answer(const UnitVote& call, int voter, int part, int lane, std::uint32_t* words) {
-#if __CUDA_ARCH__ < 890
+#if !EGT_HAS_FP8_MMA
   if (unit == static_cast<int>(ComputeUnit::tensor_fp8)) return;
 #endif
   const VoteLane own{call.seed, lane, call.iterations, lane == 0 ? call.fault.mask_of(voter, part, unit) : 0};

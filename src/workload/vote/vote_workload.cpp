@@ -223,8 +223,9 @@ PartReport VoteWorkload::report() const {
   for (const int unit : units_) names.emplace_back(compute_unit_names[unit]);
   const std::uint64_t dissents = dissents_;
   report.figures = {{"rounds", rounds_.load()},
+                    {"incomplete_rounds", incomplete_rounds_.load()},
                     {"voters", voters_.size()},
-                    {"fewest_voters", rounds_ > 0 ? Json(fewest_.load()) : Json()},
+                    {"fewest_voters", fewest_ < max_unit_voters ? Json(fewest_.load()) : Json()},
                     {"units", names},
                     {"answers_compared", compared_.load()},
                     {"answers_wrong", dissents},

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -101,6 +102,44 @@ TEST(Vote, RoundsWithoutAFaultAreCounted) {
             figure(vote, "rounds") * figure(vote, "voters") * std::uint64_t{host_units});
   EXPECT_EQ(figure(vote, "answers_wrong"), 0u);
   EXPECT_LT(report.figures["time_share"].get<double>(), 0.05);
+}
+
+/// On the CPUs of this machine. `EGT_ROUNDS` sets the count.
+TEST(Vote, CleanRoundsGiveNoAlarm) {
+  const char* const asked = std::getenv("EGT_ROUNDS");
+  const int rounds = asked ? std::atoi(asked) : 200;
+  World world;
+  VoteWorkload vote(world.environment);
+  ASSERT_TRUE(vote.prepare().ok());
+  if (figure(vote, "voters") < 2) GTEST_SKIP() << "one CPU";
+  for (int round = 0; round < rounds; ++round) ASSERT_TRUE(vote.finish(false).ok());
+  EXPECT_EQ(figure(vote, "rounds"), static_cast<std::uint64_t>(rounds));
+  EXPECT_EQ(figure(vote, "incomplete_rounds"), 0u);
+  EXPECT_EQ(figure(vote, "answers_wrong"), 0u);
+  EXPECT_THAT(world.faults(), IsEmpty());
+}
+
+/// The device reaches all voters with the third call, or with none.
+TEST(Vote, CallsAgainUntilAllHaveAnswered) {
+  int left_out = 2, calls = 0;
+  World world(changed<UnitVote>(small_host_device(), [&](const UnitVote& call, const Enqueue& enqueue) {
+    EGT_TRY(enqueue(call));
+    EGT_TRY(enqueue(Copy{call.answers + 1, call.answers, sizeof *call.answers}));
+    return ++calls <= left_out ? enqueue(SetZero{call.answers + 1, sizeof *call.answers}) : Status();
+  }));
+  VoteWorkload vote(world.environment);
+  left_out = 0;
+  ASSERT_TRUE(vote.prepare().ok());
+  calls = 0, left_out = 2;
+  ASSERT_TRUE(vote.finish(false).ok());
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(figure(vote, "rounds"), 1u);
+  calls = 0, left_out = 1'000'000;
+  ASSERT_TRUE(vote.finish(false).ok());
+  EXPECT_EQ(figure(vote, "rounds"), 1u);
+  EXPECT_EQ(figure(vote, "incomplete_rounds"), 1u);
+  EXPECT_EQ(figure(vote, "fewest_voters") + 1, figure(vote, "voters"));
+  EXPECT_THAT(world.faults(), IsEmpty());
 }
 
 TEST(Vote, AWrongAnswerNamesTheVoterAndTheUnit) {
