@@ -249,7 +249,8 @@ __global__ void __launch_bounds__(vote_threads, 4) vote_kernel(const UnitVote ca
   __syncwarp();
   answer_all(call, static_cast<int>(voter), part, lane, words[part],
              std::make_integer_sequence<int, compute_units>());
-  // After a preemption a block may continue elsewhere: then its answers are nobody's, and another may claim.
+  // After a preemption a block may continue elsewhere. Then its answers do not count, and another block may
+  // claim.
   if (lane != 0) return;
   if (multiprocessor_id() == voter)
     atomicOr(&call.answers[voter].parts, 1u << part);

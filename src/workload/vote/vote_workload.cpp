@@ -39,6 +39,10 @@ void for_each_answer(std::span<const VoterAnswers> answers, const F& f) {
         f(voter, part, answers[static_cast<std::size_t>(voter)].digest[part]);
 }
 
+std::ptrdiff_t voters_of(std::span<const VoterAnswers> answers) {
+  return std::count_if(answers.begin(), answers.end(), [](const auto& one) { return one.has_answered(); });
+}
+
 }  // namespace
 
 std::vector<Dissent> dissents_of(std::span<const VoterAnswers> answers) {
@@ -78,11 +82,12 @@ Status VoteWorkload::prepare() {
   EGT_TRY_ASSIGN(pinned_, device.allocate_pinned(answers_bytes));
   EGT_TRY_ASSIGN(begin_, device.create_event(EventUse::timing));
   EGT_TRY_ASSIGN(end_, device.create_event(EventUse::timing));
+  EGT_TRY_ASSIGN(copied_, device.create_event(EventUse::order));
   EGT_TRY_ASSIGN(stream_, device.create_stream(StreamPriority::background, StreamUse::without_products));
-  UnitVote vote{.seed = environment_.seed, .iterations = first_iterations};
-  EGT_TRY_ASSIGN(const auto answers, ask(vote, {}));
+  iterations_ = first_iterations;
+  EGT_TRY(ask(next_vote(), {}));
   std::set<int> units, parts;
-  for_each_answer(answers, [&](int voter, int part, const auto& digest) {
+  for_each_answer(answers(), [&](int voter, int part, const auto& digest) {
     if (voters_.empty() || voters_.back() != voter) voters_.push_back(voter);
     parts.insert(part);
     for (int unit = 0; unit < compute_units; ++unit)
@@ -91,16 +96,16 @@ Status VoteWorkload::prepare() {
   if (voters_.empty()) return {StatusCode::internal, "the vote has no answer of any multiprocessor"};
   units_.assign(units.begin(), units.end());
   parts_.assign(parts.begin(), parts.end());
-  EGT_TRY(ask(vote, {}).status());
+  judge();
+  EGT_TRY(vote_once({}));
   EGT_TRY_ASSIGN(const double first_ms, device.busy_ms(*begin_, *end_));
   // The CPUs of the host work one after the other, and this rank is one of several.
   const double target_ms = 1e3 * round_seconds * time_share * (is_host() ? device.info().multiprocessors : 1);
   iterations_ = static_cast<int>(
       std::clamp(first_iterations * target_ms / std::max(first_ms, 1e-3), 1.0, double{max_iterations}));
-  vote.iterations = iterations_;
-  EGT_TRY(ask(vote, {}).status());
+  EGT_TRY(vote_once({}));
   EGT_TRY_ASSIGN(round_ms_, device.busy_ms(*begin_, *end_));
-  calls_ = 0;
+  idle_rounds_ = rounds_;
   return {};
 }
 
@@ -120,26 +125,25 @@ Status VoteWorkload::run(const std::stop_token& stop) {
   return {};
 }
 
-Result<std::span<const VoterAnswers>> VoteWorkload::ask(const UnitVote& vote, const std::stop_token& stop) {
+Status VoteWorkload::ask(UnitVote vote, const std::stop_token& stop) {
   Device& device = environment_.device;
-  const std::span<const VoterAnswers> all(pinned_.as<VoterAnswers>(), max_unit_voters);
   const std::ptrdiff_t expected = voters_.empty() && !is_host()
                                       ? device.info().multiprocessors
                                       : std::max(std::ssize(voters_), std::ptrdiff_t{1});
-  UnitVote call = vote;
-  call.answers = answers_.as<VoterAnswers>();
+  vote.answers = answers_.as<VoterAnswers>();
   EGT_TRY(device.set_zero(answers_.data(), answers_bytes, *stream_));
   EGT_TRY(device.record(*begin_, *stream_));
   for (int calls = 0; calls < max_calls; ++calls) {
-    EGT_TRY(device.vote(call, *stream_));
+    EGT_TRY(device.vote(vote, *stream_));
     if (calls == 0) EGT_TRY(device.record(*end_, *stream_));
     EGT_TRY(device.copy(pinned_.data(), answers_.data(), answers_bytes, *stream_));
-    EGT_TRY(device.synchronize(*stream_, stop.stop_requested() ? vote_stop_seconds : vote_wait_seconds));
+    EGT_TRY(device.record(*copied_, *stream_));
+    EGT_TRY(wait_until([&] { return device.done(*copied_); },
+                       {.seconds = vote_wait_seconds, .stop = stop, .what = "the multiprocessor vote"}));
     ++calls_;
-    if (std::count_if(all.begin(), all.end(), [](const auto& one) { return one.has_answered(); }) >= expected)
-      break;
+    if (voters_of(answers()) >= expected) break;
   }
-  return all;
+  return {};
 }
 
 /// The injected fault of this round, if one is due.
@@ -159,22 +163,28 @@ std::optional<UnitFault> VoteWorkload::due_fault() {
   return fault;
 }
 
+UnitVote VoteWorkload::next_vote() const {
+  return {.seed = pattern_seed(environment_, PatternPurpose::vote, 0, rounds_ + incomplete_rounds_),
+          .iterations = iterations_};
+}
+
 Status VoteWorkload::vote_once(const std::stop_token& stop) {
-  UnitVote vote{.seed = pattern_seed(environment_, PatternPurpose::vote, 0, rounds_ + incomplete_rounds_),
-                .iterations = iterations_};
+  UnitVote vote = next_vote();
   if (const auto fault = due_fault()) vote.fault = *fault;
-  EGT_TRY_ASSIGN(const auto answers, ask(vote, stop));
-  judge(answers);
+  is_unjudged_ = true;
+  EGT_TRY(ask(vote, stop));
+  judge();
   return {};
 }
 
-void VoteWorkload::judge(std::span<const VoterAnswers> answers) {
-  const auto voters = static_cast<int>(
-      std::count_if(answers.begin(), answers.end(), [](const auto& one) { return one.has_answered(); }));
+void VoteWorkload::judge() {
+  is_unjudged_ = false;
+  if (!has_peers()) return;
+  const auto voters = static_cast<int>(voters_of(answers()));
   fewest_ = std::min<int>(fewest_, voters);
   ++(voters >= std::ssize(voters_) ? rounds_ : incomplete_rounds_);
-  for_each_answer(answers, [&](int, int, const auto&) { compared_ += units_.size(); });
-  for (const Dissent& one : dissents_of(answers)) {
+  for_each_answer(answers(), [&](int, int, const auto&) { compared_ += units_.size(); });
+  for (const Dissent& one : dissents_of(answers())) {
     dissents_ += one.answers;
     Fault fault = fault_of(environment_, "multiprocessor", "multiprocessor vote", name(), step_);
     fault.where = place_of(one);
@@ -204,12 +214,17 @@ Status VoteWorkload::finish(const Shutdown& ending) {
   if (ending.hurry && !stopped.ok()) return {};
   EGT_TRY(stopped);
   EGT_TRY(thread_.failure());
-  return has_peers() && !ending.hurry ? vote_once({}) : Status();
+  if (!has_peers() || ending.hurry) return {};
+  if (is_unjudged_) {  // a round that the stop interrupted
+    EGT_TRY(environment_.device.synchronize(*stream_, vote_wait_seconds));
+    judge();
+  }
+  return vote_once({});
 }
 
 std::string VoteWorkload::undone() const {
   if (const Status status = thread_.failure(); !status.ok()) return status.what();
-  if (has_peers() && finished_ && !hurried_ && rounds_ == 0)
+  if (has_peers() && finished_ && !hurried_ && rounds_ == idle_rounds_)
     return "no round has reached every multiprocessor";
   return {};
 }

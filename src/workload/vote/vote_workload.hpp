@@ -29,7 +29,7 @@ std::vector<Dissent> dissents_of(std::span<const VoterAnswers> answers);
 
 /// Lets all multiprocessors (on the host all CPUs) do the same known work in rounds, each with new operands,
 /// and compares their answers. So a single GPU is judged by more than itself, and a fault names the
-/// multiprocessor, its sub-partition and the unit. A separate thread runs the rounds beside the other load.
+/// multiprocessor, its sub-partition and the unit. A separate thread runs the rounds next to the other load.
 class VoteWorkload : public Workload {
  public:
   explicit VoteWorkload(Environment& environment) : environment_(environment), thread_("the vote") {}
@@ -50,10 +50,13 @@ class VoteWorkload : public Workload {
  private:
   Status run(const std::stop_token& stop);
   Status vote_once(const std::stop_token& stop);
-  /// Runs one round, with calls until all expected voters have answered, but not for ever.
-  Result<std::span<const VoterAnswers>> ask(const UnitVote& vote, const std::stop_token& stop);
+  UnitVote next_vote() const;
+  /// Calls the voters until all expected ones have answered, or often enough.
+  Status ask(UnitVote vote, const std::stop_token& stop);
+  std::span<const VoterAnswers> answers() const { return {pinned_.as<VoterAnswers>(), max_unit_voters}; }
   std::optional<UnitFault> due_fault();
-  void judge(std::span<const VoterAnswers> answers);
+  /// Compares the answers of the last round.
+  void judge();
   std::string place_of(const Dissent& dissent) const;
   std::string undone() const;
   bool is_host() const { return environment_.device.info().backend == "host"; }
@@ -62,7 +65,7 @@ class VoteWorkload : public Workload {
   Environment& environment_;
   Buffer answers_, pinned_;  ///< VoterAnswers of max_unit_voters
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Event> begin_, end_;
+  std::unique_ptr<Event> begin_, end_, copied_;
   std::vector<int> voters_, units_, parts_;  ///< those that answered in `prepare`
   int iterations_ = 1;
   double round_ms_ = 0;                     ///< standalone duration of a round
@@ -72,6 +75,8 @@ class VoteWorkload : public Workload {
   std::atomic<int> fewest_{max_unit_voters};  ///< voters in a round
   std::mutex mutex_;
   std::condition_variable_any woken_;
+  std::uint64_t idle_rounds_ = 0;  ///< of `prepare`
+  bool is_unjudged_ = false;       ///< a round was asked for; the thread's, later the owner's
   bool finished_ = false, hurried_ = false;
   WorkerThread thread_;  ///< last: it is joined before the other members are destroyed
 };

@@ -113,7 +113,7 @@ TEST(Vote, CleanRoundsGiveNoAlarm) {
   ASSERT_TRUE(vote.prepare().ok());
   if (figure(vote, "voters") < 2) GTEST_SKIP() << "one CPU";
   for (int round = 0; round < rounds; ++round) ASSERT_TRUE(vote.finish(false).ok());
-  EXPECT_EQ(figure(vote, "rounds"), static_cast<std::uint64_t>(rounds));
+  EXPECT_EQ(figure(vote, "rounds"), static_cast<std::uint64_t>(3 + rounds)) << "three in prepare";
   EXPECT_EQ(figure(vote, "incomplete_rounds"), 0u);
   EXPECT_EQ(figure(vote, "answers_wrong"), 0u);
   EXPECT_THAT(world.faults(), IsEmpty());
@@ -130,16 +130,25 @@ TEST(Vote, CallsAgainUntilAllHaveAnswered) {
   VoteWorkload vote(world.environment);
   left_out = 0;
   ASSERT_TRUE(vote.prepare().ok());
+  left_out = 1'000'000;
+  ASSERT_TRUE(vote.finish(false).ok());
+  EXPECT_EQ(figure(vote, "incomplete_rounds"), 1u);
+  EXPECT_EQ(figure(vote, "fewest_voters") + 1, figure(vote, "voters"));
+  EXPECT_EQ(vote.report().failure, "no round has reached every multiprocessor");
   calls = 0, left_out = 2;
   ASSERT_TRUE(vote.finish(false).ok());
   EXPECT_EQ(calls, 3);
-  EXPECT_EQ(figure(vote, "rounds"), 1u);
-  calls = 0, left_out = 1'000'000;
-  ASSERT_TRUE(vote.finish(false).ok());
-  EXPECT_EQ(figure(vote, "rounds"), 1u);
-  EXPECT_EQ(figure(vote, "incomplete_rounds"), 1u);
-  EXPECT_EQ(figure(vote, "fewest_voters") + 1, figure(vote, "voters"));
+  EXPECT_EQ(figure(vote, "rounds"), 4u);
+  EXPECT_TRUE(vote.report().success);
   EXPECT_THAT(world.faults(), IsEmpty());
+}
+
+TEST(Vote, AFaultBeforeTheStartIsReported) {
+  int asked = 0;
+  World world(eight_voters([&] { return ++asked == 1 ? std::optional<std::uint64_t>(2) : std::nullopt; }));
+  VoteWorkload vote(world.environment);
+  ASSERT_TRUE(vote.prepare().ok());
+  EXPECT_THAT(world.faults(), SizeIs(1));
 }
 
 TEST(Vote, AWrongAnswerNamesTheVoterAndTheUnit) {
@@ -203,11 +212,27 @@ TEST(Vote, AFaultLastsForOneRoundOrForever) {
   }
 }
 
+TEST(Vote, ARoundThatAStopInterruptsIsJudged) {
+  World world(small_host_device(), injections_of({"multiprocessor:rank=3,step=0,layer=2,bit=3"}));
+  VoteWorkload vote(world.environment);
+  ASSERT_TRUE(vote.prepare().ok());
+  if (figure(vote, "voters") < 2) GTEST_SKIP() << "one CPU";
+  world.device->hold(true);
+  ASSERT_TRUE(vote.enqueue({.index = 0}).ok());
+  ASSERT_TRUE(vote.start().ok());
+  ASSERT_TRUE(eventually([&] { return !world.injector.waits(InjectionKind::multiprocessor, 0); }));
+  vote.stop_background();
+  world.device->hold(false);
+  ASSERT_TRUE(vote.finish(false).ok());
+  EXPECT_EQ(figure(vote, "answers_wrong"), 1u);
+  EXPECT_EQ(figure(vote, "rounds"), 5u) << "three in prepare, the interrupted one, and the last";
+}
+
 TEST(Vote, DoesNotRunAloneOrWithoutAnswers) {
   World silent(
       changed<UnitVote>(small_host_device(), [](const UnitVote&, const Enqueue&) { return Status(); }));
-  VoteWorkload nobody(silent.environment);
-  EXPECT_THAT(nobody.prepare().what(), HasSubstr("no answer of any multiprocessor"));
+  VoteWorkload unanswered(silent.environment);
+  EXPECT_THAT(unanswered.prepare().what(), HasSubstr("no answer of any multiprocessor"));
   World single(changed<UnitVote>(small_host_device(), [](const UnitVote& call, const Enqueue& enqueue) {
     EGT_TRY(enqueue(call));
     return enqueue(SetZero{call.answers + 1, (max_unit_voters - 1) * sizeof *call.answers});
