@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "kernels/vector.cuh"
 
 /// Verification of a GEMM: every element is computed again in fp64, by units and code that the library's GEMM
@@ -156,7 +158,169 @@ Lines lines_of(const MatrixView& m, bool terms_are_rows) {
           terms_are_rows ? m.rows : m.columns};
 }
 
+// Verification of exact GEMMs: bound by the memory bandwidth. Sums are exact, so their order and that of the
+// atomics is irrelevant.
+
+constexpr int exact_threads = 256, rows_per_block = 4, lines_per_thread = 64;
+
+/// In the stream's scratch memory, zeroed before.
+struct ExactSums {
+  unsigned wrong_rows;  ///< number of wrong rows; the first ones are in `row`
+  unsigned unused;
+  std::int64_t row[VerifyExactGemm::max_located_rows];
+  double weighted[1];  ///< b^T w: one per term
+};
+
+template <typename T>
+using VectorOf = Pack<T, vector_bytes / static_cast<int>(sizeof(T))>;
+
+/// weighted[p] += the sum of w[j] b[j][p] over some rows j. One vector of terms per thread.
+template <typename T>
+__global__ void __launch_bounds__(exact_threads)
+    weighted_sums_kernel(const T* b, std::int64_t rows, std::int64_t terms, ExactSums* sums) {
+  constexpr int width = vector_bytes / static_cast<int>(sizeof(T));
+  const std::int64_t term = (std::int64_t{blockIdx.x} * exact_threads + threadIdx.x) * width,
+                     first = std::int64_t{blockIdx.y} * lines_per_thread;
+  if (term >= terms) return;
+  double sum[width] = {};
+  for (std::int64_t j = first; j < min(first + lines_per_thread, rows); ++j) {
+    const auto pack = VectorOf<T>::load(b + j * terms + term);
+    const double weight = math::exact_weight(j);
+#pragma unroll
+    for (int i = 0; i < width; ++i) sum[i] += weight * static_cast<double>(Element<T>::load(pack.v[i]));
+  }
+#pragma unroll
+  for (int i = 0; i < width; ++i) atomicAdd(&sums->weighted[term + i], sum[i]);
+}
+
+/// Compares rows of d w with a (b^T w), both in granules. Right rows count as compared.
+template <typename T, typename D>
+__global__ void __launch_bounds__(exact_threads)
+    exact_rows_kernel(const T* a, std::int64_t terms, const D* d, std::int64_t rows, std::int64_t columns,
+                      double granules_per_unit, ExactSums* sums, GemmMismatches* report) {
+  constexpr int width = vector_bytes / static_cast<int>(sizeof(T)),
+                d_width = vector_bytes / static_cast<int>(sizeof(D));
+  constexpr double to_whole = 0x1.8p52;  // adding it rounds to a whole number
+  __shared__ double of_warps[rows_per_block][exact_threads / 32];
+  const std::int64_t first = std::int64_t{blockIdx.x} * rows_per_block;
+  double excess[rows_per_block] = {};
+  for (std::int64_t p = threadIdx.x * width; p < terms; p += exact_threads * width) {
+    double weighted[width];
+#pragma unroll
+    for (int i = 0; i < width; ++i) weighted[i] = sums->weighted[p + i];
+#pragma unroll
+    for (int r = 0; r < rows_per_block; ++r) {
+      if (first + r >= rows) break;
+      const auto pack = VectorOf<T>::load(a + (first + r) * terms + p);
+#pragma unroll
+      for (int i = 0; i < width; ++i)
+        excess[r] -= static_cast<double>(Element<T>::load(pack.v[i])) * weighted[i];
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < rows_per_block; ++r) {
+    excess[r] *= granules_per_unit;
+    if (first + r >= rows) break;
+    for (std::int64_t j = threadIdx.x * d_width; j < columns; j += exact_threads * d_width) {
+      const auto pack = VectorOf<D>::load(d + (first + r) * columns + j);
+#pragma unroll
+      for (int i = 0; i < d_width; ++i) {
+        const double granules = static_cast<double>(pack.v[i]) * granules_per_unit;
+        const bool is_whole = (granules + to_whole) - to_whole == granules;
+        excess[r] += is_whole ? math::exact_weight(j + i) * granules : __longlong_as_double(-1);
+      }
+    }
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) excess[r] += __shfl_xor_sync(~0u, excess[r], offset);
+    if (threadIdx.x % 32 == 0) of_warps[r][threadIdx.x / 32] = excess[r];
+  }
+  __syncthreads();
+  const std::int64_t row = first + threadIdx.x;
+  if (threadIdx.x >= rows_per_block || row >= rows) return;
+  double all = 0;
+  for (const double of_warp : of_warps[threadIdx.x]) all += of_warp;
+  if (all == 0) {
+    atomicAdd(reinterpret_cast<unsigned long long*>(&report->compared),
+              static_cast<unsigned long long>(columns));
+    return;
+  }
+  const unsigned place = atomicAdd(&sums->wrong_rows, 1u);
+  if (place < VerifyExactGemm::max_located_rows) sums->row[place] = row;
+}
+
+/// Computes each element of the wrong rows again, one column per warp. Usually there is none.
+__global__ void __launch_bounds__(exact_threads)
+    locate_wrong_kernel(const Gemm gemm, const ExactSums* sums, GemmMismatches* report) {
+  constexpr unsigned warps = exact_threads / 32;
+  const unsigned listed = sums->wrong_rows, most = VerifyExactGemm::max_located_rows, lane = threadIdx.x % 32;
+  for (unsigned place = 0; place < (listed < most ? listed : most); ++place) {
+    const std::int64_t row = sums->row[place];
+    for (std::int64_t column = blockIdx.x * warps + threadIdx.x / 32; column < gemm.d.columns;
+         column += gridDim.x * warps) {
+      double sum = 0;
+      for (std::int64_t p = lane; p < gemm.a.columns; p += 32)
+        sum += load(gemm.a.data, gemm.a.type, row * gemm.a.columns + p) *
+               load(gemm.b.data, gemm.b.type, column * gemm.b.columns + p);
+      for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+      const std::int64_t index = row * gemm.d.columns + column;
+      const double actual = load(gemm.d.data, gemm.d.type, index);
+      if (lane != 0 || actual == sum) continue;
+      atomicAdd(reinterpret_cast<unsigned long long*>(&report->compared), 1ull);
+      report_wrong(report, index, sum, actual, 0);
+    }
+  }
+}
+
+template <typename T, typename D>
+int verify_exact(const Launch& launch, const VerifyExactGemm& call) {
+  const auto& [gemm, granule, report] = call;
+  auto* const sums = static_cast<ExactSums*>(launch.scratch);
+  const std::int64_t terms = gemm.b.columns,
+                     vectors = terms * static_cast<std::int64_t>(sizeof(T)) / vector_bytes;
+  const dim3 threads(exact_threads);
+  const auto blocks = [](std::int64_t n, std::int64_t each_block) {
+    return static_cast<unsigned>(divide_up(n, each_block));
+  };
+  if (const cudaError_t error =
+          cudaMemsetAsync(sums, 0, sizeof(ExactSums) + terms * sizeof(double), launch.stream);
+      error != cudaSuccess)
+    return error;
+  if (const int error =
+          start(launch, dim3(blocks(vectors, exact_threads), blocks(gemm.b.rows, lines_per_thread)), threads,
+                0, weighted_sums_kernel<T>, static_cast<const T*>(gemm.b.data), gemm.b.rows, terms, sums);
+      error != cudaSuccess)
+    return error;
+  if (const int error =
+          start(launch, dim3(blocks(gemm.d.rows, rows_per_block)), threads, 0, exact_rows_kernel<T, D>,
+                static_cast<const T*>(gemm.a.data), terms, static_cast<const D*>(gemm.d.data), gemm.d.rows,
+                gemm.d.columns, std::ldexp(1.0, -granule), sums, report);
+      error != cudaSuccess)
+    return error;
+  return start(launch, dim3(static_cast<unsigned>(launch.multiprocessors)), threads, 0, locate_wrong_kernel,
+               gemm, sums, report);
+}
+
 }  // namespace
+
+int enqueue(const Launch& launch, const VerifyExactGemm& call) {
+  if (call.gemm.d.count() == 0) return cudaSuccess;
+  switch (call.gemm.a.type) {
+    case ElementType::f64:
+      return verify_exact<double, double>(launch, call);
+    case ElementType::f32:
+      return verify_exact<float, float>(launch, call);
+    case ElementType::f16:
+      return verify_exact<Half, float>(launch, call);
+    case ElementType::bf16:
+      return verify_exact<Bfloat16, float>(launch, call);
+    case ElementType::f8:
+      return verify_exact<Float8, float>(launch, call);
+    case ElementType::i8:
+      return verify_exact<std::int8_t, std::int32_t>(launch, call);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
 
 int enqueue(const Launch& launch, const VerifyGemm& call) {
   const auto& [gemm, report] = call;

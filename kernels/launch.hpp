@@ -35,6 +35,7 @@ constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
 // Operations of egt/core/operations.hpp
 [[nodiscard]] int enqueue(const Launch& launch, const Add& call);
 [[nodiscard]] int enqueue(const Launch& launch, const VerifyGemm& call);
+[[nodiscard]] int enqueue(const Launch& launch, const VerifyExactGemm& call);
 /// x has up to 65535 * 64 rows.
 [[nodiscard]] int enqueue(const Launch& launch, const Quantization& call);
 [[nodiscard]] int enqueue(const Launch& launch, const Cast& call);

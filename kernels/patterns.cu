@@ -158,12 +158,19 @@ int with_words(const Pattern& pattern, const WordBlock& block, F&& f) {
   return f(function.block(high));
 }
 
+/// As `with_words`, for all kinds. Only fill and verify have code for `operands`.
+template <typename F>
+int with_any_words(const Pattern& pattern, const WordBlock& block, F&& f) {
+  if (pattern.kind != PatternKind::operands || block.head != 0) return with_words(pattern, block, f);
+  return f(PatternFunction(pattern).operand_block(static_cast<std::uint32_t>(block.base >> 32)));
+}
+
 }  // namespace
 
 int enqueue(const Launch& launch, const Fill& call) {
   const auto& [view, pattern] = call;
   return for_blocks(view, [&](const WordBlock& block) {
-    return with_words(pattern, block, [&](const auto& words) {
+    return with_any_words(pattern, block, [&](const auto& words) {
       using Words = std::decay_t<decltype(words)>;
       return start(launch, words_grid(launch, block), dim3(words_threads), 0, fill_kernel<Words>, block,
                    words);
@@ -179,7 +186,7 @@ int enqueue(const Launch& launch, const Verify& call) {
   const auto& [view, expected, report] = call;
   if (const int error = expect(launch, report, view.count); error != cudaSuccess) return error;
   return for_blocks(view, [&](const WordBlock& block) {
-    return with_words(expected, block, [&](const auto& words) {
+    return with_any_words(expected, block, [&](const auto& words) {
       using Words = std::decay_t<decltype(words)>;
       return start(launch, words_grid(launch, block), dim3(words_threads), 0, verify_kernel<Words>, block,
                    words, report);
@@ -205,6 +212,10 @@ int enqueue(const Launch& launch, const VerifySum& call) {
 
 int enqueue(const Launch& launch, const VerifyAndFill& call) {
   const auto& [view, expected, next, direction, report] = call;
+  if (expected.kind == PatternKind::operands || next.kind == PatternKind::operands) {
+    const int error = enqueue(launch, Verify{view, expected, report});
+    return error != cudaSuccess ? error : enqueue(launch, Fill{view, next});
+  }
   const bool descending = direction == Direction::descending;
   if (const int error = expect(launch, report, view.count); error != cudaSuccess) return error;
   return for_blocks(view, descending, [&](const WordBlock& block) {

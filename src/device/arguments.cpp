@@ -196,6 +196,25 @@ Status check(const Arguments& operation, const VerifyGemm& call) {
   return operation.check_memory(call.report, 1, "report");
 }
 
+Status check(const Arguments& operation, const VerifyExactGemm& call) {
+  const Gemm& gemm = call.gemm;
+  EGT_TRY(check(operation, VerifyGemm{gemm, call.report}));
+  EGT_TRY(operation.check(!gemm.a_transposed && gemm.b_transposed, "a is transposed or b is not"));
+  EGT_TRY(operation.check(!gemm.a_scale && !gemm.b_scale && gemm.relu_bias.data == nullptr,
+                          "a scale or a bias is given"));
+  const ElementType operands = storage_type(gemm.precision);
+  EGT_TRY(operation.check(
+      gemm.a.type == operands && gemm.b.type == operands && gemm.d.type == sum_type(gemm.precision),
+      "the types are not those of operands and accumulator"));
+  for (const MatrixView* m : {&gemm.a, &gemm.b, &gemm.d})
+    EGT_TRY(operation.check(m->columns % 16 == 0 && m->columns <= VerifyExactGemm::max_exact_columns &&
+                                m->leading == m->columns &&
+                                reinterpret_cast<std::uintptr_t>(m->data) % 16 == 0,
+                            "a matrix has gaps, is not aligned to 16 bytes, or has a number of columns that "
+                            "is no multiple of 16, or is too large"));
+  return operation.check(std::abs(call.granule) < 1000, "the granule is out of range");
+}
+
 Status check(const Arguments& operation, const Quantization& call) {
   EGT_TRY(operation.check_matrix(call.x, "x"));
   EGT_TRY(operation.check(call.x.type == ElementType::f32 || call.x.type == ElementType::bf16,

@@ -22,7 +22,7 @@ constexpr Pattern patterns[] = {{PatternKind::random, 0, 11},       {PatternKind
                                 {PatternKind::address, 0, 17},      {PatternKind::address_inverse, 0, 18},
                                 {PatternKind::walking_ones, 5, 19}, {PatternKind::walking_zeros, 31, 20},
                                 {PatternKind::checkerboard, 1, 21}, {PatternKind::solid, ~0u, 22},
-                                {PatternKind::modulo_20, 7, 23}};
+                                {PatternKind::modulo_20, 7, 23},    {PatternKind::operands, 7 << 8, 24}};
 
 std::vector<std::uint32_t> words_of(const Pattern& pattern, std::uint64_t count) {
   const PatternFunction function(pattern);
@@ -159,7 +159,8 @@ TEST_P(DeviceContract, VerifyAndFillReportsTheOldAndLeavesTheNext) {
   constexpr Pattern forms[] = {{PatternKind::finite_inverse, 0, 31},
                                {PatternKind::contribution_sum, 3, 32},
                                {PatternKind::walking_ones, 3, 33},
-                               {PatternKind::modulo_20, 19, 34}};
+                               {PatternKind::modulo_20, 19, 34},
+                               {PatternKind::operands, 2 << 8 | 6, 35}};
   const Buffer report = allocate(sizeof(Mismatches));
   for (const Pattern& expected : forms)
     for (const Pattern& next : forms)

@@ -11,6 +11,7 @@ FAULTS = {
     "extreme": (1, 60, "", {"extreme"}, "", None),
     "collective": (1, 80, "", {"collective"}, "", None),
     "memory": (1, 20, ",bit=5", {"memory"}, "", "0x00000020"),
+    "memory-gemm": (2, 20, ",bit=5", {"gemm"}, "product", None),
     "host-copy": (1, 20, ",bit=5", {"link"}, "device and its host", "0x00000020"),
     "multiprocessor": (2, 20, ",layer=3,lasting=always", {"multiprocessor"}, "fp32", None),
     "file-bit": (0, 0, ",bit=5", {"file-bit"}, "", "0x00000020"),

@@ -3,14 +3,14 @@ import shutil
 
 from program import *
 
-KINDS = ["weight", "gradient", "activation", "gemm", "extreme", "all-reduce", "collective", "optimizer", "memory", "host-copy", "multiprocessor",
+KINDS = ["weight", "gradient", "activation", "gemm", "extreme", "all-reduce", "collective", "optimizer", "memory", "memory-gemm", "host-copy", "multiprocessor",
          "file-bit", "file-stale", "file-torn", "file-misplaced", "file-lost"]
 PERSISTENT = [f"{kind}-persistent" for kind in ("gradient", "activation", "gemm", "extreme", "all-reduce")]
 ROWS = KINDS + PERSISTENT
 NEED_TWO_RANKS = {"all-reduce", "all-reduce-persistent", "collective"}
 LONGEST_LATENCY = 6  # in steps: a period of 4, and 2 until a step is retired
 EPOCH = 44  # steps per precision
-OWN_PACE = {"memory", "host-copy", "multiprocessor", *(kind for kind in KINDS if kind.startswith("file"))}
+OWN_PACE = {"memory", "memory-gemm", "host-copy", "multiprocessor", *(kind for kind in KINDS if kind.startswith("file"))}
 FOUND_ALL = 0
 LIGHT = ["--layers", "64,96,64,32,16", "--extreme-iterations", "1", "--io-size", "1MB"]
 

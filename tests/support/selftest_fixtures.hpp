@@ -26,6 +26,7 @@ inline Record struck(const Injection& injection, std::int64_t step) {
 
 /// The fault kind that reports this injection.
 inline std::string fault_kind(InjectionKind kind) {
+  if (kind == InjectionKind::memory_gemm) return "gemm";
   switch (detector_of(kind)) {
     case Detector::replica:
       return "replica";

@@ -24,6 +24,7 @@ enum class InjectionKind {
   collective,       ///< data that the rank receives from or sends into a collective (`layer`: which one)
   optimizer,        ///< a moment of the optimizer in memory
   memory,           ///< a word of the filled memory, between passes of the memory test
+  memory_gemm,      ///< result of a memory-resident GEMM
   host_copy,        ///< data that a copy to the host returned to the device
   multiprocessor,   ///< a unit of one multiprocessor (of a CPU on the host; `layer`: which unit), in a vote
   file_bit,         ///< a bit of a file's data
@@ -158,6 +159,13 @@ inline constexpr auto injection_rows = [] {
       {collective, "collective", keys_of_tensor | key_peer, needs_peers, in_links, D::collective, of_peers},
       {optimizer, "optimizer", keys_of_tensor, needs_states, 0, D::replica, of_state},
       {memory, "memory", keys_of_bits, needs_memory, 0, D::memory, same("memory")},
+      {memory_gemm,
+       "memory-gemm",
+       keys_of_bits | key_lasting,
+       needs_memory,
+       0,
+       D::memory,
+       {{{"gemm", "memory"}}}},
       {host_copy, "host-copy", keys_of_tensor, needs_mix, 0, D::host_copy, of_host_copies},
       {multiprocessor, "multiprocessor", key_bit | key_layer | key_lasting, needs_mix, 0, D::vote,
        same("multiprocessor")},
@@ -225,8 +233,8 @@ struct Injection {
   std::optional<int> peer;   ///< links: only traffic between `rank` and this rank; none: any. Collective of a
                              ///< burn: data that `rank` copies from this neighbour
   std::optional<double> ms;  ///< duration, for kinds that last; std::nullopt: unlimited
-  std::optional<Lasting> lasting =
-      {};  ///< for kinds with key_lasting; none: as the coverage detects it, of a vote one round
+  std::optional<Lasting> lasting = {};  ///< for kinds with key_lasting; none: as the coverage detects it, of
+                                        ///< a vote one round, of a memory-resident GEMM one repetition
 };
 
 /// Fails with invalid_argument and one line on what is wrong and what is allowed. The kind's row defines the

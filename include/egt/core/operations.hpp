@@ -100,6 +100,21 @@ struct VerifyGemm {
   GemmMismatches* report = nullptr;
 };
 
+/// As VerifyGemm, for operands of an exact OperandBand, at the cost of reading the matrices once. With pseudo
+/// random weights w, each row of d must have the sum d w = a (b^T w), and each element must be a multiple of
+/// the band's granule. All sums are exact, so any wrong bit is detected. Of up to `max_located_rows` wrong
+/// rows, each element is computed again. Elements of other wrong rows, and right ones of wrong rows, do not
+/// count as compared. a not transposed, b transposed, no scales or bias; k and n: multiples of 16, up to
+/// `max_exact_columns`; rows without gaps.
+struct VerifyExactGemm {
+  static constexpr const char* name = "verify_exact_gemm";
+  static constexpr int max_located_rows = 64;
+  static constexpr std::int64_t max_exact_columns = 1 << 20;
+  Gemm gemm;
+  int granule = 0;  ///< log2
+  GemmMismatches* report = nullptr;
+};
+
 /// Quantizes x to 8 bits: each element times 2^e, rounded to nearest even. e is the max of -60 .. 60 with
 /// which the max magnitude of x still fits (Micikevicius et al., "FP8 formats for deep learning", 2022, with
 /// a power of two as the scale, so that scaling rounds nothing). If x has NaN or infinity, `scale` is NaN,
@@ -307,9 +322,9 @@ struct FlipWords {
 };
 
 using Operation =
-    std::variant<Copy, SetZero, WriteSignal, AwaitSignal, Add, Gemm, VerifyGemm, Quantization, Cast,
-                 Randomize, Activation, ActivationGradient, LossGradient, SoftmaxLoss, OptimizerStep,
-                 TopKSelection, ScatterAdd, Fill, Reset, Verify, VerifyAndFill, VerifySum, DigestWords,
-                 SumWords, SineExponential, UnitVote, FlipWords, Voxelization, StreamFusion>;
+    std::variant<Copy, SetZero, WriteSignal, AwaitSignal, Add, Gemm, VerifyGemm, VerifyExactGemm,
+                 Quantization, Cast, Randomize, Activation, ActivationGradient, LossGradient, SoftmaxLoss,
+                 OptimizerStep, TopKSelection, ScatterAdd, Fill, Reset, Verify, VerifyAndFill, VerifySum,
+                 DigestWords, SumWords, SineExponential, UnitVote, FlipWords, Voxelization, StreamFusion>;
 
 }  // namespace egt

@@ -15,6 +15,7 @@ enum class PatternKind : std::uint32_t {
   random_inverse,    ///< its complement
   finite,            ///< random operands for any type: see `finite_keep`
   finite_inverse,    ///< its complement: bits that are 0 in `finite` are 1
+  operands,          ///< two alternating matrices of GEMM operands: see operand_bands.hpp for `parameter`
   contribution,      ///< fp32 that a source of field `parameter` adds to a sum; 0 from field 4 on
   contribution_sum,  ///< fp32 of the sum of the fields 0 .. parameter-1: exact
   // Regular kinds, for memory tests
@@ -95,6 +96,36 @@ struct PatternBlock {
   }
 };
 
+/// As PatternBlock, for `operands`. Each word has a hash of its own: with shared ones, the terms of a GEMM's
+/// sum would repeat, and the sum would be larger.
+struct OperandBlock {
+  /// The random bits of the words with even and odd index, and the bits that are 1.
+  struct Bits {
+    std::uint32_t keep_even = 0, fixed_even = 0, keep_odd = 0, fixed_odd = 0;
+  };
+  std::uint32_t key = 0;
+  std::uint32_t middle_key = 0;
+  std::uint32_t matrix_words = 0;  ///< a power of two: the bit of the index that is 1 in the words of b
+  Bits a, b;
+
+  EGT_HD std::uint32_t hash(std::uint32_t low) const { return lowbias32(low ^ key, middle_key); }
+  EGT_HD const Bits& bits(std::uint32_t low) const { return (low & matrix_words) != 0 ? b : a; }
+  EGT_HD std::uint32_t operator()(std::uint32_t low) const {
+    const Bits& own = bits(low);
+    return low % 2 != 0 ? (hash(low) & own.keep_odd) | own.fixed_odd
+                        : (hash(low) & own.keep_even) | own.fixed_even;
+  }
+  /// `low` is a multiple of four.
+  EGT_HD FourWords four(std::uint32_t low) const {
+    const Bits& own = bits(low);
+    return {{(hash(low) & own.keep_even) | own.fixed_even, (hash(low + 1) & own.keep_odd) | own.fixed_odd,
+             (hash(low + 2) & own.keep_even) | own.fixed_even,
+             (hash(low + 3) & own.keep_odd) | own.fixed_odd}};
+  }
+};
+/// Without keys. `parameter`: of operand_parameter.
+OperandBlock operand_bits(std::uint32_t parameter);
+
 /// As PatternBlock, for the regular kinds. One branch-free form covers all of them: `value` rotated by the
 /// index, XOR the index, and a complement at every 20th position.
 struct RegularBlock {
@@ -126,19 +157,22 @@ struct PatternFunction {
   Pattern pattern;
   std::uint32_t field_mask = 0;  ///< which of the 24 bits belong to the contribution or the sum
 
-  EGT_HD explicit PatternFunction(Pattern p) : pattern(p) {
+  explicit PatternFunction(Pattern p) : pattern(p) {
     constexpr std::uint32_t field = (1u << contribution_field_bits) - 1u;
     const bool has_field = p.parameter < contribution_fields;
     if (p.kind == PatternKind::contribution && has_field)
       field_mask = field << contribution_field_bits * p.parameter;
     if (p.kind == PatternKind::contribution_sum)
       field_mask = has_field ? (1u << contribution_field_bits * p.parameter) - 1u : 0xFFFFFFu;
+    if (is_operands()) operands_ = operand_bits(p.parameter);
     first_block_ = block(0);
   }
 
   EGT_HD bool is_contribution() const {
     return pattern.kind == PatternKind::contribution || pattern.kind == PatternKind::contribution_sum;
   }
+
+  EGT_HD bool is_operands() const { return pattern.kind == PatternKind::operands; }
 
   EGT_HD bool is_regular() const { return pattern.kind >= PatternKind::address; }
 
@@ -147,10 +181,12 @@ struct PatternFunction {
     const std::uint32_t high = static_cast<std::uint32_t>(index >> 32);
     const std::uint32_t low = static_cast<std::uint32_t>(index);
     if (is_regular()) return regular_block(high)(low);
+    if (is_operands()) return operand_block(high)(low);
     return high == 0 ? first_block_(low) : block(high)(low);
   }
 
-  /// The words with `high` as the upper half of their index; not for contributions and regular kinds.
+  /// The words with `high` as the upper half of their index; not for contributions, operands and regular
+  /// kinds.
   EGT_HD PatternBlock block(std::uint32_t high) const {
     const std::uint64_t key = mix64(pattern.seed + high * 0x9E3779B97F4A7C15ull);
     const bool finite = pattern.kind == PatternKind::finite || pattern.kind == PatternKind::finite_inverse;
@@ -158,6 +194,15 @@ struct PatternFunction {
         pattern.kind == PatternKind::random_inverse || pattern.kind == PatternKind::finite_inverse;
     return {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32),
             finite ? finite_keep : ~0u, (finite ? finite_flip : 0u) ^ (inverse ? ~0u : 0u)};
+  }
+
+  /// As `block`, for `operands`.
+  EGT_HD OperandBlock operand_block(std::uint32_t high) const {
+    const std::uint64_t key = mix64(pattern.seed + high * 0x9E3779B97F4A7C15ull);
+    OperandBlock block = operands_;
+    block.key = static_cast<std::uint32_t>(key);
+    block.middle_key = static_cast<std::uint32_t>(key >> 32);
+    return block;
   }
 
   /// As `block`, for the regular kinds.
@@ -197,6 +242,7 @@ struct PatternFunction {
   }
 
   PatternBlock first_block_;
+  OperandBlock operands_;  ///< without keys
 };
 
 /// Words of any pattern from `base` on, computed one by one. For the contribution patterns, and for regions
@@ -238,10 +284,10 @@ struct Mismatches {
 };
 
 constexpr std::string_view to_string(PatternKind kind) {
-  constexpr std::string_view names[] = {"random",       "random_inverse",   "finite",       "finite_inverse",
-                                        "contribution", "contribution_sum", "address",      "address_inverse",
-                                        "walking_ones", "walking_zeros",    "checkerboard", "solid",
-                                        "modulo_20"};
+  constexpr std::string_view names[] = {
+      "random",        "random_inverse",   "finite",  "finite_inverse",  "operands",
+      "contribution",  "contribution_sum", "address", "address_inverse", "walking_ones",
+      "walking_zeros", "checkerboard",     "solid",   "modulo_20"};
   return names[static_cast<std::uint32_t>(kind)];
 }
 

@@ -127,6 +127,9 @@ class Device {
   Status verify_gemm(const Gemm& gemm, GemmMismatches* report, Stream& s) {
     return enqueue(VerifyGemm{gemm, report}, s);
   }
+  Status verify_exact_gemm(const Gemm& gemm, int granule, GemmMismatches* report, Stream& s) {
+    return enqueue(VerifyExactGemm{gemm, granule, report}, s);
+  }
   Status quantize(const Quantization& call, Stream& s) { return enqueue(call, s); }
   Status cast(VectorView to, VectorView from, Stream& s) { return enqueue(Cast{to, from}, s); }
   Status randomize(VectorView out, const RandomSequence& sequence, Stream& s) {

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <mutex>
+#include <numeric>
 #include <vector>
 
 #include "device/host/host_loops.hpp"
@@ -117,7 +119,71 @@ void add(const GemmMismatches& found, GemmMismatches& to) {
   to = all;
 }
 
+/// d w - a (b^T w) of row `r`, in granules: 0 if it is right. NaN: an element is no multiple.
+double excess_of_row(const VerifyExactGemm& call, std::int64_t r, const std::vector<double>& weighted) {
+  const auto& [gemm, granule, report] = call;
+  std::vector<double> line(static_cast<std::size_t>(std::max(gemm.a.columns, gemm.d.columns)));
+  double excess = 0;
+  load_row(gemm.a, r, 0, gemm.a.columns, line.data());
+  for (std::int64_t p = 0; p < gemm.a.columns; ++p)
+    excess -= line[static_cast<std::size_t>(p)] * weighted[static_cast<std::size_t>(p)];
+  excess = std::ldexp(excess, -granule);
+  load_row(gemm.d, r, 0, gemm.d.columns, line.data());
+  for (std::int64_t j = 0; j < gemm.d.columns; ++j) {
+    const double units = std::ldexp(line[static_cast<std::size_t>(j)], -granule);
+    if (units != std::nearbyint(units)) return std::numeric_limits<double>::quiet_NaN();
+    excess += math::exact_weight(j) * units;
+  }
+  return excess;
+}
+
+/// Computes the elements of a wrong row again.
+GemmMismatches locate_in_row(const Gemm& gemm, std::int64_t r) {
+  GemmMismatches found{};
+  std::vector<double> a(static_cast<std::size_t>(gemm.a.columns)), b(a.size()),
+      d(static_cast<std::size_t>(gemm.d.columns));
+  load_row(gemm.a, r, 0, gemm.a.columns, a.data());
+  load_row(gemm.d, r, 0, gemm.d.columns, d.data());
+  for (std::size_t j = 0; j < d.size(); ++j) {
+    load_row(gemm.b, static_cast<std::int64_t>(j), 0, gemm.b.columns, b.data());
+    const double expected = std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+    if (d[j] == expected) continue;
+    ++found.compared;
+    if (found.wrong++ > 0) continue;
+    found.index = static_cast<std::uint64_t>(r) * d.size() + j;
+    found.expected = expected;
+    found.actual = d[j];
+  }
+  return found;
+}
+
 }  // namespace
+
+void run(const VerifyExactGemm& call, HostStream& stream) {
+  const auto& [gemm, granule, report] = call;
+  const std::int64_t k = gemm.b.columns;
+  std::vector<double> weighted(static_cast<std::size_t>(k));
+  for_ranges(stream, k, lines_per_task * 4, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<double> line(static_cast<std::size_t>(end - begin));
+    for (std::int64_t j = 0; j < gemm.b.rows; ++j) {
+      load_row(gemm.b, j, begin, end - begin, line.data());
+      for (std::size_t p = 0; p < line.size(); ++p)
+        weighted[static_cast<std::size_t>(begin) + p] += math::exact_weight(j) * line[p];
+    }
+  });
+  std::mutex mutex;
+  int located = 0;
+  for_ranges(stream, gemm.d.rows, lines_per_task, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      GemmMismatches found{};
+      const bool is_right = excess_of_row(call, r, weighted) == 0;
+      if (is_right) found.compared = static_cast<std::uint64_t>(gemm.d.columns);
+      const std::scoped_lock lock(mutex);
+      if (!is_right && located++ < VerifyExactGemm::max_located_rows) found = locate_in_row(gemm, r);
+      add(found, *report);
+    }
+  });
+}
 
 void run(const VerifyGemm& verification, HostStream& stream) {
   const auto& [call, report] = verification;

@@ -15,6 +15,7 @@ Status run(const AwaitSignal& call, HostStream& stream);
 void run(const Add& call, HostStream& stream);
 Status run(const Gemm& call, HostStream& stream);
 void run(const VerifyGemm& call, HostStream& stream);
+void run(const VerifyExactGemm& call, HostStream& stream);
 void run(const Quantization& call, HostStream& stream);
 void run(const Cast& call, HostStream& stream);
 void run(const Randomize& call, HostStream& stream);

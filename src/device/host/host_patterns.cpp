@@ -24,6 +24,8 @@ void with_pattern(const Pattern& pattern, std::uint64_t begin, const F& f) {
     f(SingleWords{function, std::uint64_t{high} << 32});
   else if (function.is_regular())
     f(function.regular_block(high));
+  else if (function.is_operands())
+    f(function.operand_block(high));
   else
     f(function.block(high));
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/operand_bands.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/memory/memory_findings.hpp"
 
@@ -23,6 +24,19 @@ constexpr std::uint64_t seed_salt = 0x6F706572616E64;
 /// Inner dimension. 8-bit GEMMs are so fast that digesting a result would otherwise add 10 % to their time.
 std::int64_t inner(std::int64_t rows, Precision precision) {
   return is_narrow(precision) ? 2 * rows : rows;
+}
+
+/// The band of the `number`th operands in this precision.
+std::size_t band_of(Precision precision, std::uint64_t number, bool is_host) {
+  std::vector<std::size_t> own;
+  for (std::size_t i = 0; i < operand_bands().size(); ++i)
+    if (operand_bands()[i].precision == precision && !(is_host && operand_bands()[i].is_slow_on_cpus))
+      own.push_back(i);
+  return own[number % own.size()];
+}
+
+bool repeats(const Injection& injection) {
+  return injection.lasting.value_or(Lasting::once) != Lasting::once;
 }
 
 double flops(std::int64_t rows, std::int64_t inner) {
@@ -87,14 +101,21 @@ std::optional<GemmLane::Plan> GemmLane::plan(std::uint64_t bytes, std::int64_t s
   const auto period = static_cast<std::uint64_t>(std::max<std::int64_t>(step, 0) / period_steps);
   const std::uint64_t number = period == period_ ? begun_in_period_ % names_of_a_period : 0;
   const bool is_narrow = number % 2 == 1 && !narrow_.empty();
-  Precision precision =
-      is_narrow ? narrow_[(period + number / 2) % narrow_.size()] : environment_.load.precision();
+  // Device models alternate with 8-bit precisions or do not, so half of the number counts.
+  const std::uint64_t turn = period + number / 2;
+  Precision precision = is_narrow ? narrow_[turn % narrow_.size()] : environment_.load.precision();
   if (!rates_.contains(precision)) precision = rates_.begin()->first;
   Plan plan{
       .precision = precision, .rows = rows_in(bytes, precision), .name = period * names_of_a_period + number};
   if (plan.rows == 0) return std::nullopt;
+  plan.band = band_of(precision, is_narrow ? turn / narrow_.size() : turn, device_.info().backend == "host");
   plan.seed = mix64((environment_.seed ^ seed_salt) + plan.name * 0x9E3779B97F4A7C15ull);
   return plan;
+}
+
+std::uint32_t GemmLane::Plan::parameter() const {
+  const auto elements = static_cast<std::uint64_t>(rows * inner(rows, precision));
+  return operand_parameter(band, elements * size_of(storage_type(precision)) / sizeof(std::uint32_t));
 }
 
 Status GemmLane::begin(std::size_t block, WordsView words, std::uint64_t offset, std::string place,
@@ -142,7 +163,7 @@ Status GemmLane::feed(std::int64_t step, std::size_t blocks, const std::stop_tok
   while (true) {
     EGT_TRY_ASSIGN(const bool full, pipeline_->is_full());
     while (!operands_.empty() && operands_.front().judged == operands_.front().planned()) {
-      if (operands_.front().right) keep_answer(operands_.front());
+      if (operands_.front().wrong_pairs.empty()) keep_answer(operands_.front());
       operands_.pop_front();
     }
     Operands* const operands = next();
@@ -170,7 +191,7 @@ void GemmLane::drop(std::size_t block) {
 }
 
 Gemm GemmLane::product_of(const Operands& operands, std::size_t pair) const {
-  const auto [precision, rows, name, seed] = operands.plan;
+  const auto [precision, rows, name, seed, band] = operands.plan;
   const std::int64_t columns = inner(rows, precision);
   const ElementType type = storage_type(precision);
   const std::uint64_t matrix_bytes = static_cast<std::uint64_t>(rows * columns) * size_of(type);
@@ -197,6 +218,7 @@ Status GemmLane::multiply(Operands& operands, const std::stop_token& stop) {
       static_cast<std::uint32_t*>(gemm.d.data),
       static_cast<std::uint64_t>(gemm.d.count()) * size_of(gemm.d.type) / sizeof(std::uint32_t)};
   const bool overwrites = operands.digests.size() == 1;
+  const Flip fault = due_fault(operands, pair, gemm);
   if (operands.enqueued == 0) EGT_TRY(device_.wait(pipeline_->stream(), *operands.filled));
   ++operands.enqueued;
   {
@@ -211,6 +233,7 @@ Status GemmLane::multiply(Operands& operands, const std::stop_token& stop) {
           EGT_TRY(device_.fill(result, leftover, stream));
         }
         EGT_TRY(device_.gemm(gemm, stream));
+        if (fault.count > 0) EGT_TRY(device_.flip(result, fault, stream));
         return device_.digest(result, &on_device->first, stream);
       },
       [this, pair, block = operands.block](const Evidence& evidence, double device_ms) {
@@ -218,12 +241,58 @@ Status GemmLane::multiply(Operands& operands, const std::stop_token& stop) {
         return Status();
       },
       stop));
-  const bool is_verified = round == 0 && pair == operands.plan.seed % operands.digests.size();
-  return is_verified ? verify(operands, gemm, stop) : Status();
+  return round == 0 ? verify(operands, pair, gemm, stop) : Status();
 }
 
-/// Verifies random rows. `cheap_terms`: fp64 multiply-adds that a device does in about a millisecond.
-Status GemmLane::verify(const Operands& operands, const Gemm& gemm, const std::stop_token& stop) {
+/// The injected fault of the next GEMM, of no words if there is none. One that repeats has the same bits in
+/// every repetition, so that only the verification of an exact band can detect it. Another one strikes a GEMM
+/// that has a result to be compared with. A pair is struck once, since it has one fault record.
+Flip GemmLane::due_fault(Operands& operands, std::size_t pair, const Gemm& gemm) {
+  const std::uint64_t words =
+      static_cast<std::uint64_t>(gemm.d.count()) * size_of(gemm.d.type) / sizeof(std::uint32_t);
+  const bool is_first = operands.enqueued < operands.digests.size(),
+             can_begin =
+                 operand_bands()[operands.plan.band].is_exact && is_first && operands.struck.count == 0;
+  const auto can_strike = [&](const Injection& one) {
+    return !operands.struck_pairs.contains(pair) && (repeats(one) ? can_begin : !is_first);
+  };
+  const auto due = environment_.injector.take(InjectionKind::memory_gemm, step_, can_strike);
+  if (!due && can_begin && lasting_fault_.count > 0) {
+    operands.struck_pair = pair;
+    operands.struck = lasting_fault_;
+    operands.struck.first %= words;
+  }
+  if (due) {
+    operands.struck_pairs.insert(pair);
+    const Flip flip = choose_flip(*due, words, environment_.seed);
+    const auto element = static_cast<std::int64_t>(flip.first * sizeof(std::uint32_t) / size_of(gemm.d.type));
+    environment_.injector.report(*due, step_, flip,
+                                 fmt::format("{}, row {}, column {}", where(operands),
+                                             element / gemm.d.columns, element % gemm.d.columns));
+    if (!repeats(*due)) return flip;
+    operands.struck_pair = pair;
+    operands.struck = flip;
+    if (*due->lasting == Lasting::always) lasting_fault_ = {.first = flip.first, .mask = flip.mask};
+  }
+  return pair == operands.struck_pair ? operands.struck : Flip{.count = 0};
+}
+
+/// Verifies every element of an exact band. Of the others it verifies random rows of one pair. `cheap_terms`:
+/// fp64 multiply-adds that a device does in about a millisecond.
+Status GemmLane::verify(const Operands& operands, std::size_t pair, const Gemm& gemm,
+                        const std::stop_token& stop) {
+  if (const OperandBand& band = operand_bands()[operands.plan.band]; band.is_exact)
+    return pipeline_->submit(
+        [&](Stream& stream, Evidence* on_device) {
+          return device_.verify_exact_gemm(gemm, band.granule, &on_device->gemm, stream);
+        },
+        [this, pair, gemm, block = operands.block](const Evidence& evidence, double device_ms) {
+          count_work(device_ms);
+          judge_rows(operands_of(block), pair, 0, gemm, evidence.gemm);
+          return Status();
+        },
+        stop);
+  if (pair != operands.plan.seed % operands.digests.size()) return {};
   const DeviceInfo& info = device_.info();
   const double cheap_terms = (info.backend == "host" ? 0x1p22 : 0x1p25) * std::max(1, info.multiprocessors);
   const auto terms_of_row = static_cast<double>(gemm.d.columns * gemm.a.columns);
@@ -240,9 +309,9 @@ Status GemmLane::verify(const Operands& operands, const Gemm& gemm, const std::s
       [&](Stream& stream, Evidence* on_device) -> Status {
         return device_.verify_gemm(rows, &on_device->gemm, stream);
       },
-      [this, first, rows, block = operands.block](const Evidence& evidence, double device_ms) {
+      [this, pair, first, rows, block = operands.block](const Evidence& evidence, double device_ms) {
         count_work(device_ms);
-        judge_rows(operands_of(block), first, rows, evidence.gemm);
+        judge_rows(operands_of(block), pair, first, rows, evidence.gemm);
         return Status();
       },
       stop);
@@ -254,23 +323,33 @@ void GemmLane::judge(Operands& operands, std::size_t pair, const Digest& digest,
   Digest& expected = operands.digests[pair];
   const bool as_another = is_first && pair > 0 && digest == operands.digests[pair - 1];
   if (is_first) expected = digest;
-  const bool agrees = !as_another && digest != Digest{} && digest == expected;
+  const bool agrees = !as_another && digest != Digest{} && digest == expected,
+             is_known = operands.wrong_pairs.contains(pair);
   {
     const std::lock_guard lock(mutex_);
     figures_.milliseconds += device_ms;
-    if (agrees)
-      figures_.flops[operands.plan.precision] +=
-          flops(operands.plan.rows, inner(operands.plan.rows, operands.plan.precision));
+    const double done = flops(operands.plan.rows, inner(operands.plan.rows, operands.plan.precision));
+    figures_.judged_flops[operands.plan.precision] += done;
+    if (agrees) {
+      figures_.flops[operands.plan.precision] += done;
+      figures_.band_flops[operands.plan.band] += done;
+    }
   }
   if (agrees) return;
-  operands.right = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ++figures_.disagreements;
+  }
+  operands.wrong_pairs.insert(pair);
+  if (is_known) return;  // one record for the pair, which its verification may have written
   Evidence evidence;
   evidence.first = expected;
   evidence.second = digest;
-  report("repetition", offset_of(operands, product_of(operands, pair)), evidence, where(operands));
+  emit_disagreement(environment_.records, fault_of(environment_, "gemm", "repetition", "memory", step_),
+                    offset_of(operands, product_of(operands, pair)), evidence, where(operands));
 }
 
-void GemmLane::judge_rows(Operands& operands, std::int64_t first_row, const Gemm& rows,
+void GemmLane::judge_rows(Operands& operands, std::size_t pair, std::int64_t first_row, const Gemm& rows,
                           const GemmMismatches& found) {
   // The operands are finite and small, so sums cannot overflow. An undecided element is therefore wrong too.
   const std::uint64_t decided = found.compared - found.undecided;
@@ -281,8 +360,7 @@ void GemmLane::judge_rows(Operands& operands, std::int64_t first_row, const Gemm
     figures_.verified += is_whole;
     figures_.disagreements += !is_right;
   }
-  if (is_right) return;
-  operands.right = false;
+  if (is_right || !operands.wrong_pairs.insert(pair).second) return;
   Fault fault = fault_of(environment_, "gemm", "GEMM verification", "memory", step_);
   const auto index = static_cast<std::int64_t>(found.index);
   fault.where = where(operands);
@@ -291,8 +369,9 @@ void GemmLane::judge_rows(Operands& operands, std::int64_t first_row, const Gemm
     fault.where +=
         fmt::format(", row {}, column {}", first_row + index / rows.d.columns, index % rows.d.columns);
     fault.count = found.wrong;
-    fault.expected = fmt::format("{:.9g}", found.expected);
-    fault.actual = fmt::format("{:.9g}", found.actual);
+    const int digits = rows.d.type == ElementType::f64 ? 17 : 9;
+    fault.expected = fmt::format("{:.{}g}", found.expected, digits);
+    fault.actual = fmt::format("{:.{}g}", found.actual, digits);
   } else {
     fault.where += fmt::format(": {} of {} elements were verified", decided, rows.d.count());
   }
@@ -328,16 +407,9 @@ GemmFigures GemmLane::figures() const {
 
 std::string GemmLane::where(const Operands& operands) const {
   const GemmLane::Plan& plan = operands.plan;
-  return fmt::format("{}, {} product {} x {} x {}", operands.place, to_string(plan.precision), plan.rows,
-                     plan.rows, inner(plan.rows, plan.precision));
-}
-
-void GemmLane::report(const char* detector, std::uint64_t offset, const Evidence& evidence,
-                      std::string where) {
-  emit_disagreement(environment_.records, fault_of(environment_, "gemm", detector, "memory", step_), offset,
-                    evidence, std::move(where));
-  const std::lock_guard lock(mutex_);
-  ++figures_.disagreements;
+  return fmt::format("{}, {} product {} x {} x {}, operands \"{}\"", operands.place,
+                     to_string(plan.precision), plan.rows, plan.rows, inner(plan.rows, plan.precision),
+                     operand_bands()[plan.band].name);
 }
 
 }  // namespace egt

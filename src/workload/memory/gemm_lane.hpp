@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -23,9 +24,10 @@ namespace egt {
 /// Totals so far. Times are device times.
 struct GemmFigures {
   std::map<Precision, double> flops;  ///< FLOP of correct GEMMs, all repetitions included
-  std::map<Precision, double> enqueued_flops;
+  std::map<Precision, double> enqueued_flops, judged_flops;  ///< also of wrong GEMMs
+  std::map<std::size_t, double> band_flops;                  ///< of `flops`, by index in operand_bands()
   double milliseconds = 0;
-  std::uint64_t verified = 0;       ///< GEMMs with recomputed rows
+  std::uint64_t verified = 0;       ///< GEMMs with all rows compared, or some recomputed
   std::uint64_t disagreements = 0;  ///< wrong GEMMs
 };
 
@@ -33,9 +35,10 @@ struct GemmFigures {
 /// They alternate block by block between training's precision and the 8-bit precisions of the device. The two
 /// differ in power, and a device throttled by one would draw too little in the other. The matrix pairs of a
 /// block are multiplied in turn, several times. Each result is digested and must be equal in every repetition
-/// and on other ranks (see answers). For one GEMM per block, Device::verify_gemm recomputes random rows,
-/// which detects errors common to all repetitions and ranks. Errors become Fault records. One thread at a
-/// time; only `figures` and `answers` are thread-safe.
+/// and on other ranks (see answers). The values of the operands are one OperandBand after the other. In exact
+/// bands, every element of each first result is verified, so errors common to all repetitions and ranks are
+/// detected. In the others, Device::verify_gemm recomputes random rows of one GEMM per block. Errors become
+/// Fault records. One thread at a time; only `figures` and `answers` are thread-safe.
 class GemmLane {
  public:
   /// Enough for the device always to have work while the host judges other operations.
@@ -46,6 +49,10 @@ class GemmLane {
     Precision precision = Precision::fp32;
     std::int64_t rows = 0;  ///< of the square result
     std::uint64_t name = 0, seed = 0;
+    std::size_t band = 0;  ///< index in operand_bands()
+
+    /// Pattern of the operands.
+    std::uint32_t parameter() const;
   };
 
   static constexpr std::uint64_t results = 2;  ///< of two alternating blocks
@@ -69,7 +76,8 @@ class GemmLane {
   /// For a block of `bytes` bytes, in training step `step`. std::nullopt if two matrices do not fit.
   std::optional<Plan> plan(std::uint64_t bytes, std::int64_t step) const;
   /// Uses the block as operands until all its GEMMs are judged. `filled_by`: stream that filled it with
-  /// `finite` numbers of the plan's seed. `place`: location as text; `offset`: bytes in the tested memory.
+  /// `operands` of the plan's seed and parameter. `place`: location as text; `offset`: bytes in the tested
+  /// memory.
   Status begin(std::size_t block, WordsView words, std::uint64_t offset, std::string place, const Plan& plan,
                Stream& filled_by);
   /// Enqueues GEMMs while that does not block and LoadControl::products_duty permits. `step`: for the
@@ -96,10 +104,13 @@ class GemmLane {
     std::uint64_t offset = 0;
     std::string place;
     Plan plan;
-    std::unique_ptr<Event> filled;           ///< the words are ready for the GEMMs
-    std::uint64_t enqueued = 0, judged = 0;  ///< number of GEMMs
-    std::vector<Digest> digests;             ///< first digest of each pair's GEMM
-    bool right = true;                       ///< as far as this rank detected
+    std::unique_ptr<Event> filled;            ///< the words are ready for the GEMMs
+    std::uint64_t enqueued = 0, judged = 0;   ///< number of GEMMs
+    std::vector<Digest> digests;              ///< first digest of each pair's GEMM
+    std::set<std::size_t> wrong_pairs = {};   ///< as far as this rank detected
+    std::set<std::size_t> struck_pairs = {};  ///< with an injected fault
+    std::size_t struck_pair = 0;              ///< with one in every repetition
+    Flip struck = {.count = 0};
 
     static constexpr std::uint64_t rounds = 8;
     std::uint64_t planned() const { return rounds * digests.size(); }
@@ -121,13 +132,14 @@ class GemmLane {
   Operands& operands_of(std::size_t block);
   Gemm product_of(const Operands& operands, std::size_t pair) const;
   Status multiply(Operands& operands, const std::stop_token& stop);
-  Status verify(const Operands& operands, const Gemm& gemm, const std::stop_token& stop);
+  Flip due_fault(Operands& operands, std::size_t pair, const Gemm& gemm);
+  Status verify(const Operands& operands, std::size_t pair, const Gemm& gemm, const std::stop_token& stop);
   void judge(Operands& operands, std::size_t pair, const Digest& digest, double device_ms);
-  void judge_rows(Operands& operands, std::int64_t first_row, const Gemm& rows, const GemmMismatches& found);
+  void judge_rows(Operands& operands, std::size_t pair, std::int64_t first_row, const Gemm& rows,
+                  const GemmMismatches& found);
   void keep_answer(const Operands& operands);
   std::string where(const Operands& operands) const;
   static std::uint64_t offset_of(const Operands& operands, const Gemm& gemm);
-  void report(const char* detector, std::uint64_t offset, const Evidence& evidence, std::string where);
 
   Environment& environment_;
   Device& device_;
@@ -138,6 +150,7 @@ class GemmLane {
   std::deque<Operands> operands_;  ///< the first two are multiplied while the next are prepared
   std::uint64_t period_ = 0, begun_in_period_ = 0;  ///< in periods of period_steps steps
   std::int64_t step_ = -1;
+  Flip lasting_fault_ = {.count = 0};  ///< injected into a GEMM of each following block
   double worked_ms_ = 0;
   /// In ms: device time that the duty cycle allows, and duration of the last GEMM (initially high).
   double credit_ms_ = 0, product_ms_ = 1e3;

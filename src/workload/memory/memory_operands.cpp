@@ -28,7 +28,8 @@ double sine_exponential_on_host(double v, int iterations) {
   return sum;
 }
 
-constexpr MemoryPass operands_pass{.kind = PatternKind::finite, .seed = MemoryPass::Seed::given};
+/// For sines and exponentials, whose arguments must be small enough to compare their values with the host's.
+constexpr MemoryPass turns_pass{.kind = PatternKind::finite, .seed = MemoryPass::Seed::given};
 
 }  // namespace
 
@@ -51,8 +52,8 @@ Status MemoryPatrol::take_next_operand(const std::stop_token& stop) {
   return {};
 }
 
-/// Fills the block with finite numbers, runs all of them through sine and exponential, and then keeps them as
-/// GEMM operands until all results are judged.
+/// Fills the block with finite numbers, runs all of them through sine and exponential, fills it with a band
+/// of GEMM operands, and keeps these until all results are judged.
 Status MemoryPatrol::take_operand(std::size_t block, const GemmLane::Plan& plan,
                                   const std::stop_token& stop) {
   const Check check{.block = block,
@@ -61,11 +62,19 @@ Status MemoryPatrol::take_operand(std::size_t block, const GemmLane::Plan& plan,
                     .rewritten = true,
                     .test = {}};
   courses_[block].give_seed(plan.seed);
-  EGT_TRY(rewrite(check, operands_pass, !blocks_[block].clean, stop));
-  const MemoryBlock& b = blocks_[block];
-  EGT_TRY(products_->begin(block, b.words, b.offset, place(block), plan, in_flight_->stream()));
+  EGT_TRY(rewrite(check, turns_pass, !blocks_[block].clean, stop));
   EGT_TRY(turn_all(block, stop));
-  return turn_window(block, stop);
+  EGT_TRY(turn_window(block, stop));
+  const Check turned{.block = block,
+                     .expected = courses_[block].pattern(),
+                     .place = fmt::format("{}, before it became an operand of GEMMs", place(block)),
+                     .rewritten = true,
+                     .test = {}};
+  const MemoryPass operands{
+      .kind = PatternKind::operands, .parameter = plan.parameter(), .seed = MemoryPass::Seed::same};
+  EGT_TRY(rewrite(turned, operands, false, stop));
+  const MemoryBlock& b = blocks_[block];
+  return products_->begin(block, b.words, b.offset, place(block), plan, in_flight_->stream());
 }
 
 /// One iteration for every word.

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/operand_bands.hpp"
 #include "workload/memory/gemm_lane.hpp"
 
 namespace egt {
@@ -14,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t mebibyte = 1u << 20;
 constexpr std::uint64_t largest_block = 1024 * mebibyte;
-constexpr std::int64_t smallest_product_rows = 64, largest_product_rows = 8192;
+constexpr std::int64_t smallest_product_rows = 64, largest_product_rows = largest_exact_terms;
 
 /// About 64 blocks for a small region, so that no operation is long.
 std::uint64_t block_size(std::uint64_t region) {

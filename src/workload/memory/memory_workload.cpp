@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/operand_bands.hpp"
 #include "egt/core/units.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/common/standalone_rate.hpp"
@@ -25,6 +26,16 @@ Json passes_by_name(const PatrolFigures& figures) {
   for (std::size_t test = 0; test < memory_suite().size(); ++test)
     passes[memory_suite()[test].name] = figures.passes[test];
   return passes;
+}
+
+/// The share of each precision's FLOP by band of operands.
+Json shares_of_bands(const GemmFigures& products) {
+  Json shares = Json::object();
+  for (const auto& [index, done] : products.band_flops) {
+    const OperandBand& band = operand_bands()[index];
+    shares[std::string(to_string(band.precision))][band.name] = done / products.flops.at(band.precision);
+  }
+  return shares;
 }
 
 std::string wrong_in(const PatrolFigures& figures, const GemmFigures& products) {
@@ -235,6 +246,7 @@ PartReport MemoryWorkload::report() const {
        {"gemm_tflops", ratio_or_null(flops * 1e-12, products.milliseconds * 1e-3)},
        {"gemm_tflop", by_precision},
        {"products_verified", products.verified},
+       {"operand_bands", shares_of_bands(products)},
        {"sine_exponential_turns", figures.turns},
        {"sine_exponential_turns_per_second", ratio_or_null(figures.turns, figures.turns_ms * 1e-3)},
        {"mismatches", figures.mismatches},
@@ -270,11 +282,11 @@ PartReport MemoryWorkload::report() const {
                     .done = figures.turns,
                     .verified = figures.turns}};
   for (const auto& [precision, enqueued] : products.enqueued_flops) {
-    const auto right = products.flops.find(precision);
+    const auto judged = products.judged_flops.find(precision);
     report.shares.push_back({.kind = WorkKind::gemm,
                              .precision = std::string(to_string(precision)),
                              .done = enqueued,
-                             .verified = right != products.flops.end() ? right->second : 0});
+                             .verified = judged != products.judged_flops.end() ? judged->second : 0});
   }
   return report;
 }

@@ -158,7 +158,8 @@ TEST(Options, HelpTellsEachCommandsOptions) {
     EXPECT_EQ(help(command).find("--golden FILE") != std::string::npos, command == std::string("burn"));
     EXPECT_EQ(help(command).find(
                   "KIND is one of weight gradient activation gemm extreme all-reduce collective optimizer "
-                  "memory host-copy multiprocessor file-bit file-stale file-torn file-misplaced file-lost\n"
+                  "memory memory-gemm host-copy multiprocessor file-bit file-stale file-torn file-misplaced "
+                  "file-lost\n"
                   "  or one that leaves data as they are: slow hang kill stop temperature xid ecc "
                   "diskfull memory-pressure idle device-error\n") != std::string::npos,
               command == std::string("burn"));

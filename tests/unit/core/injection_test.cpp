@@ -56,10 +56,10 @@ TEST(ParseInjection, WhatIsNotGivenIsLeftOpen) {
 }
 
 TEST(ParseInjection, KnowsEveryKindOfTheContract) {
-  const std::vector<std::string> data = {"weight",         "gradient",   "activation", "gemm",
-                                         "extreme",        "collective", "optimizer",  "memory",
-                                         "host-copy",      "file-bit",   "file-stale", "file-torn",
-                                         "file-misplaced", "file-lost",  "all-reduce", "multiprocessor"};
+  const std::vector<std::string> data = {
+      "weight",         "gradient",  "activation", "gemm",           "extreme",    "collective",
+      "optimizer",      "memory",    "host-copy",  "file-bit",       "file-stale", "file-torn",
+      "file-misplaced", "file-lost", "all-reduce", "multiprocessor", "memory-gemm"};
   const std::vector<std::string> others = {
       "slow", "hang",        "kill", "stop", "temperature", "xid", "ecc", "diskfull", "memory-pressure",
       "idle", "device-error"};

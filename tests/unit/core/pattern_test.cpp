@@ -66,13 +66,17 @@ TEST(RegularPattern, AddressWordsAreAllDifferent) {
 TEST(Pattern, FourAtOnceAreTheFourOneByOne) {
   for (std::uint32_t kind = 0; kind <= static_cast<std::uint32_t>(PatternKind::modulo_20); ++kind)
     for (const std::uint32_t parameter : {0u, 3u, 19u, 20u, 31u}) {
-      const PatternFunction words = pattern(static_cast<PatternKind>(kind), 77, parameter);
+      constexpr std::uint32_t matrices = 4 << 8;  // of 16 words, for `operands`
+      const PatternFunction words = pattern(
+          static_cast<PatternKind>(kind), 77,
+          kind == static_cast<std::uint32_t>(PatternKind::operands) ? parameter | matrices : parameter);
       if (words.is_contribution()) continue;
       for (const std::uint64_t base : {0ull, (1ull << 32) - 80, (1ull << 33) + 4})
         for (std::uint64_t i = base; i < base + 80; i += 4) {
           const auto high = static_cast<std::uint32_t>(i >> 32), low = static_cast<std::uint32_t>(i);
-          const FourWords four =
-              words.is_regular() ? words.regular_block(high).four(low) : words.block(high).four(low);
+          const FourWords four = words.is_regular()    ? words.regular_block(high).four(low)
+                                 : words.is_operands() ? words.operand_block(high).four(low)
+                                                       : words.block(high).four(low);
           for (std::uint64_t k = 0; k < 4; ++k)
             ASSERT_EQ(four.word[k], words(i + k)) << to_string(words.pattern.kind) << " at " << i + k;
         }

@@ -31,7 +31,7 @@ TEST(SelftestScore, AllFoundAndBlamedRightlyPasses) {
   const SelftestScore score = score_selftest(whole, records_of(whole));
   EXPECT_TRUE(score.passed());
   EXPECT_TRUE(score.settled());
-  EXPECT_EQ(score.rows.size(), 21u);
+  EXPECT_EQ(score.rows.size(), 22u);
   for (const SelftestRow& row : score.rows) {
     EXPECT_EQ(row.injected, row.is_persistent ? persistent_injections_of_a_kind : injections_of_a_kind(3))
         << name_of(row);
@@ -159,8 +159,8 @@ TEST_P(EachDetector, LatencyIsBoundedWhereTheDetectorLooksEveryPeriod) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EachDetector,
                          testing::Values(weight, gradient, activation, gemm, extreme, collective, optimizer,
-                                         memory, host_copy, multiprocessor, file_bit, file_stale, file_torn,
-                                         file_misplaced, file_lost),
+                                         memory, memory_gemm, host_copy, multiprocessor, file_bit, file_stale,
+                                         file_torn, file_misplaced, file_lost),
                          [](const auto& kind) {
                            std::string name = to_string(kind.param);
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "egt/core/math/hd.hpp"
+#include "egt/core/pattern.hpp"
 #include "egt/core/types.hpp"
 
 namespace egt {
@@ -12,6 +13,15 @@ namespace egt {
 /// Half the distance of neighbouring values, relative to the value.
 double unit_roundoff(ElementType type);
 double largest_finite(ElementType type);
+
+namespace math {
+
+/// Weight of column `j` in VerifyExactGemm: odd, 1 to 255, so that no single error is multiplied by 0.
+EGT_HD double exact_weight(std::int64_t j) {
+  return static_cast<double>((lowbias32(static_cast<std::uint32_t>(j)) & 255u) | 1u);
+}
+
+}  // namespace math
 
 /// `undecided`: a partial sum may have overflowed, which would explain the element.
 enum class ElementVerdict : int { right, wrong, undecided };

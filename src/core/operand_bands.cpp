@@ -1,0 +1,137 @@
+#include "egt/core/operand_bands.hpp"
+
+#include <array>
+#include <bit>
+#include <cassert>
+
+#include "egt/core/pattern.hpp"
+
+namespace egt {
+namespace {
+
+/// A floating-point format without its sign.
+struct Format {
+  Precision precision;
+  int exponent_bits, mantissa_bits;
+
+  constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
+};
+constexpr Format fp64{Precision::fp64, 11, 52}, fp32{Precision::fp32, 8, 23}, tf32{Precision::tf32, 8, 23},
+    fp16{Precision::fp16, 5, 10}, bf16{Precision::bf16, 8, 7}, fp8{Precision::fp8, 4, 3};
+
+/// Random elements: 1.m * 2^e of either sign, with `mantissa` random leading bits in m.
+struct Range {
+  int exponent;       ///< lowest e
+  int exponent_bits;  ///< e has 2^exponent_bits values; the lowest biased one is a multiple of that
+  int mantissa;
+  bool is_negative = true;  ///< or positive
+};
+/// e of subnormal numbers: 0.m * 2^(1 - bias)
+constexpr int subnormal = -10000;
+
+constexpr OperandBand::Bits bits_of(const Format& f, const Range& r) {
+  const std::uint64_t one = 1, sign = r.is_negative ? one << (f.exponent_bits + f.mantissa_bits) : 0,
+                      exponents = ((one << r.exponent_bits) - 1) << f.mantissa_bits,
+                      mantissas = ((one << r.mantissa) - 1) << (f.mantissa_bits - r.mantissa);
+  const int biased = r.exponent == subnormal ? 0 : r.exponent + f.bias();
+  return {sign | exponents | mantissas, static_cast<std::uint64_t>(biased) << f.mantissa_bits};
+}
+
+/// log2 of the unit that all elements are multiples of.
+constexpr int unit_of(const Format& f, const Range& r) {
+  return (r.exponent == subnormal ? 1 - f.bias() : r.exponent) - r.mantissa;
+}
+
+constexpr OperandBand exact(const Format& f, const char* name, const Range& a, const Range& b) {
+  return {f.precision,
+          name,
+          true,
+          bits_of(f, a),
+          bits_of(f, b),
+          unit_of(f, a) + unit_of(f, b),
+          a.exponent == subnormal};
+}
+constexpr OperandBand rounded(const Format& f, const Range& range) {
+  return {f.precision, "all bits, rounded sums", false, bits_of(f, range), bits_of(f, range)};
+}
+
+// The root mean square of the sums is sqrt(terms) times those of the operands, in units. Seven times that
+// stays below 2^24 for fp32 sums, 2^14 for fp8 (some tensor cores keep 14 bits), and 2^44 for fp64: its
+// checksums, in fp64, are up to 2^53.
+constexpr const char *mantissa_a = "mantissa of a", *mantissa_b = "mantissa of b",
+                     *exponents = "exponents, a positive", *extremes = "a small, b large",
+                     *subnormals = "a subnormal, b large";
+constexpr auto bands = std::to_array<OperandBand>({
+    exact(fp64, mantissa_a, {0, 0, 20}, {0, 0, 8}),
+    exact(fp64, mantissa_b, {0, 0, 8}, {0, 0, 20}),
+    exact(fp64, exponents, {-7, 3, 0, false}, {-7, 3, 0}),
+    exact(fp64, extremes, {-900, 0, 20}, {900, 0, 8}),
+    exact(fp64, subnormals, {subnormal, 0, 20}, {1000, 0, 8}),
+    rounded(fp64, {-7, 3, 52}),
+    exact(fp32, mantissa_a, {0, 0, 13}, {-1, 1, 0}),
+    exact(fp32, mantissa_b, {-1, 1, 0}, {0, 0, 13}),
+    exact(fp32, exponents, {-7, 3, 0, false}, {-7, 3, 0}),
+    exact(fp32, extremes, {-104, 0, 7}, {110, 0, 4}),
+    exact(fp32, subnormals, {subnormal, 0, 10}, {110, 0, 0}),
+    rounded(fp32, {-7, 3, 23}),
+    exact(tf32, mantissa_a, {0, 0, 10}, {-1, 1, 0}),
+    exact(tf32, mantissa_b, {-1, 1, 0}, {0, 0, 10}),
+    exact(tf32, exponents, {-7, 3, 0, false}, {-7, 3, 0}),
+    exact(tf32, extremes, {-104, 0, 7}, {110, 0, 4}),
+    rounded(tf32, {-7, 3, 23}),
+    exact(fp16, mantissa_a, {0, 0, 10}, {-1, 1, 0}),
+    exact(fp16, mantissa_b, {-1, 1, 0}, {0, 0, 10}),
+    exact(fp16, exponents, {-7, 3, 0, false}, {-7, 3, 0}),
+    exact(fp16, extremes, {-13, 0, 7}, {14, 0, 3}),
+    exact(fp16, subnormals, {subnormal, 0, 10}, {13, 1, 0}),
+    rounded(fp16, {-7, 3, 10}),
+    exact(bf16, mantissa_a, {0, 0, 7}, {0, 0, 3}),
+    exact(bf16, mantissa_b, {0, 0, 3}, {0, 0, 7}),
+    exact(bf16, exponents, {-7, 3, 0, false}, {-7, 3, 0}),
+    exact(bf16, extremes, {-104, 0, 7}, {110, 0, 3}),
+    exact(bf16, subnormals, {subnormal, 0, 7}, {110, 0, 3}),
+    rounded(bf16, {-7, 3, 7}),
+    exact(fp8, mantissa_a, {0, 0, 3}, {0, 0, 0}),
+    exact(fp8, mantissa_b, {0, 0, 0}, {0, 0, 3}),
+    exact(fp8, exponents, {-3, 2, 0, false}, {1, 1, 0}),
+    exact(fp8, extremes, {-6, 0, 3}, {7, 0, 0}),
+    exact(fp8, subnormals, {subnormal, 0, 3}, {7, 0, 0}),
+    rounded(fp8, {-3, 2, 3}),
+    OperandBand{Precision::int8, "all bits", true, {0xFF, 0}, {0xFF, 0}},
+});
+
+constexpr unsigned band_bits = 8;
+static_assert(bands.size() <= 1u << band_bits);
+
+/// The words that hold the elements.
+OperandBlock::Bits in_words(const OperandBand::Bits& element, std::size_t element_bytes) {
+  std::uint64_t keep = element.keep, fixed = element.fixed;
+  for (std::size_t bytes = element_bytes; bytes < sizeof keep; bytes *= 2) {
+    keep |= keep << 8 * bytes;
+    fixed |= fixed << 8 * bytes;
+  }
+  const auto low = [](std::uint64_t bits) { return static_cast<std::uint32_t>(bits); };
+  return {low(keep), low(fixed), low(keep >> 32), low(fixed >> 32)};
+}
+
+}  // namespace
+
+std::span<const OperandBand> operand_bands() {
+  return bands;
+}
+
+std::uint32_t operand_parameter(std::size_t band, std::uint64_t matrix_words) {
+  assert(band < bands.size() && std::has_single_bit(matrix_words) && matrix_words >= 4);
+  return static_cast<std::uint32_t>(band) | static_cast<std::uint32_t>(std::countr_zero(matrix_words))
+                                                << band_bits;
+}
+
+OperandBlock operand_bits(std::uint32_t parameter) {
+  const OperandBand& band = bands[parameter % (1u << band_bits) % bands.size()];
+  const std::size_t bytes = size_of(storage_type(band.precision));
+  return {.matrix_words = 1u << (parameter >> band_bits) % 32,
+          .a = in_words(band.a, bytes),
+          .b = in_words(band.b, bytes)};
+}
+
+}  // namespace egt
