@@ -15,7 +15,7 @@ struct Answer {
   int count = 0;
 };
 
-Status damaged(const char* key) {
+Status unknown(const char* key) {
   return {StatusCode::invalid_argument, fmt::format("is no reproducer: '{}' has an unknown value", key)};
 }
 
@@ -44,14 +44,14 @@ Result<BlockGemm> parse_block_gemm(const Json& call) {
   constexpr std::int64_t max_rows = 1 << 17;
   BlockGemm gemm;
   const auto precision = parse_precision(text_at(call, "precision"));
-  if (!precision) return damaged("precision");
+  if (!precision) return unknown("precision");
   gemm.precision = *precision;
   EGT_TRY_ASSIGN(gemm.rows, number_in_call(call, "rows", 1, max_rows));
   EGT_TRY_ASSIGN(gemm.inner, number_in_call(call, "inner", 1, max_rows));
   EGT_TRY_ASSIGN(gemm.pair, number_in_call(call, "pair", 0, max_rows));
   EGT_TRY_ASSIGN(gemm.operands.seed, seed_in_call(call));
   gemm.operands.kind = PatternKind::finite;  // the only pattern of operands
-  if (text_at(call, "pattern") != to_string(gemm.operands.kind)) return damaged("pattern");
+  if (text_at(call, "pattern") != to_string(gemm.operands.kind)) return unknown("pattern");
   return gemm;
 }
 

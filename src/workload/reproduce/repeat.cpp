@@ -86,14 +86,15 @@ void repeat_for_peer(Environment& environment, double seconds, const std::functi
   const auto begun = Clock::now();
   std::error_code error;
   std::vector<std::filesystem::path> files;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(std::filesystem::path(environment.directory) / "reproduce", error))
-    files.push_back(entry.path());
+  const auto folder = std::filesystem::path(environment.directory) / "reproduce";
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error))
+    if (entry->path().extension() == ".json") files.push_back(entry->path());  // complete
   std::sort(files.begin(), files.end());
   for (const auto& file : files) {
     if (seconds_since(begun) >= seconds || is_stopped()) return;
     const auto text = read_regular_file(file, max_reproducer_bytes);
-    if (!text.ok()) continue;  // being written
+    if (!text.ok()) continue;
     const auto read = parse_reproducer(text.value());
     if (!read.ok() || !check_call(read.value()).ok()) continue;
     const Reproducer& one = read.value();

@@ -159,7 +159,9 @@ TEST(Result, AFaultHasTheCountsOfAllRanksThatRepeatedIt) {
   for (const Record& record : records) kept.add(record);
   std::vector<Record> filtered;
   kept.append_to(filtered);
-  for (const Json& one : result_of(filtered)["faults"])
+  const Json faults = result_of(filtered)["faults"];
+  ASSERT_EQ(faults.size(), 2u);
+  for (const Json& one : faults)
     EXPECT_EQ(member(one, "reproduced"), one["step"] == 20
                                              ? Json()
                                              : Json({{{"rank", 1}, {"failed", 7}, {"of", 100}},
