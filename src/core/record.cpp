@@ -59,7 +59,8 @@ Json to_json(const Fault& fault) {
           {"blame", to_string(fault.blame)},
           {"suspects", fault.suspects},
           {"incident", fault.incident.empty() ? Json() : Json(fault.incident)},
-          {"provisional", fault.provisional}};
+          {"provisional", fault.provisional},
+          {"reproducer", fault.reproducer.empty() ? Json() : Json(fault.reproducer)}};
 }
 
 Json to_json(const Finding& finding) {

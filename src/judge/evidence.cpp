@@ -173,7 +173,9 @@ std::vector<std::string> missing_evidence(const std::vector<ByRank>& parts, int 
   return problems;
 }
 
-bool is_lasting(RecordKind kind) {
+bool is_lasting(const Record& record) {
+  const RecordKind kind = record.kind;
+  if (kind == RecordKind::notice) return member(record.body, "reproducer").is_string();
   return kind == RecordKind::start || kind == RecordKind::fault || kind == RecordKind::finding ||
          kind == RecordKind::loss || kind == RecordKind::late_stop || kind == RecordKind::restart ||
          kind == RecordKind::injection;

@@ -12,9 +12,9 @@
 /// be in order if the run has several parts.
 namespace egt {
 
-/// Whether every record of this kind is kept. Of other kinds, only the last progress and the end record are
-/// kept.
-bool is_lasting(RecordKind kind);
+/// Whether every such record is kept: kinds of evidence, and notices with the counts of a reproducer. Of
+/// other kinds, only the last progress and the end record are kept.
+bool is_lasting(const Record& record);
 
 /// One rank's remaining records of one part of the run.
 struct RankRecords {

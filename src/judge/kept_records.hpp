@@ -16,7 +16,7 @@ class KeptRecords {
   void add(const Record& record) {
     if (record.kind == RecordKind::progress) progress_[record.rank] = record;
     if (record.kind == RecordKind::end) ends_[record.rank] = record;
-    if (is_lasting(record.kind)) lasting_.push_back(record);
+    if (is_lasting(record)) lasting_.push_back(record);
   }
   std::size_t ended_ranks() const { return ends_.size(); }
 

@@ -68,7 +68,7 @@ Span span_of(const std::vector<Record>& records, const std::vector<ByRank>& part
     if (one.ended) extend(whole.ended, *one.ended);
   }
   for (const Record& record : records)
-    if (is_lasting(record.kind)) extend(whole.ended, record.time);
+    if (is_lasting(record)) extend(whole.ended, record.time);
   return whole;
 }
 
@@ -331,6 +331,18 @@ Json entries_of(const std::vector<const Record*>& records, const ByRank& ranks) 
   return all;
 }
 
+/// The faults. `reproduced` of one with a reproducer has the counts of all ranks that repeated it.
+Json fault_entries(const std::vector<Record>& records, const ByRank& ranks) {
+  Json all = entries_of(faults_of(records), ranks);
+  for (const Record* record : records_of(records, RecordKind::notice))
+    for (Json& fault : all)
+      if (is_lasting(*record) && member(fault, "reproducer") == member(record->body, "reproducer"))
+        fault["reproduced"].push_back({{"rank", record->rank},
+                                       {"failed", member(record->body, "failed")},
+                                       {"of", member(record->body, "of")}});
+  return all;
+}
+
 /// The faults of all ranks that were counted but not recorded individually.
 Json fault_repeats(const std::vector<ByRank>& parts) {
   Json all = Json::array();
@@ -399,7 +411,7 @@ Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
                  {"verified_share", verified_share(parts)},
                  {"detectable_error_rate", detectable_error_rate(parts)},
                  {"checks_not_run", checks_not_run(ranks)},
-                 {"faults", entries_of(faults_of(records), ranks)},
+                 {"faults", fault_entries(records, ranks)},
                  {"fault_repeats", fault_repeats(parts)},
                  {"losses", entries_of(losses_of(records), ranks)},
                  {"findings", entries_of(findings_of(records), ranks)},

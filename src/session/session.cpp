@@ -68,6 +68,10 @@ Status Session::run(const SessionPlan& plan) {
     keep_first(finished);
   }
   if (!failed_in.empty()) line_.begin(failed_in, retired_ - 1, finish_patience_s);
+  if (failure.ok() && !ending.hurry && plan.before_end) {
+    line_.begin("reproducers", retired_ - 1, finish_patience_s);
+    plan.before_end();
+  }
   telemetry_.stop(!ending.hurry ? Telemetry::stop_seconds
                   : is_hurried  ? hurried_telemetry_s
                                 : failure_telemetry_s);

@@ -25,6 +25,8 @@ struct SessionPlan {
   bool is_interrupted = false;  ///< same on all ranks: start no workload, end as stopped
   /// Called before each step is enqueued, with its index. Injected stalls take place there.
   std::function<void(std::int64_t)> before_step;
+  /// Called after all workloads have finished without a failure or a request to stop, before the end record.
+  std::function<void()> before_end = {};
 };
 
 /// Recovery after ranks lost communication. Called by the main thread.

@@ -60,8 +60,9 @@ struct Fault {
   /// Identifies the event that several records report, by the same text on every rank; empty: no other
   /// record. Final records replace provisional ones, and one per rank counts.
   std::string incident;
-  bool provisional = false;  ///< reported immediately; a later record of the incident has details
-  bool settles = false;      ///< final, after a provisional record of some rank; not in the journal
+  bool provisional = false;     ///< reported immediately; a later record of the incident has details
+  std::string reproducer = {};  ///< file in the run directory that repeats the operation; empty: none
+  bool settles = false;         ///< final, after a provisional record of some rank; not in the journal
 };
 
 /// Correct results, but insufficient performance or health: the reason for `degraded`.

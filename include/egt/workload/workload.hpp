@@ -45,6 +45,9 @@ struct Environment {
   std::function<HostLoad()> host_load = [] { return HostLoad(); };
   /// Writes the records emitted so far to the journal, before work that may last long or crash. Main thread.
   std::function<Status()> publish = [] { return Status(); };
+  /// The run directory; empty: this run keeps no reproducers.
+  std::string directory = {};
+  std::string program_version = {};
 };
 
 /// A rank's vote on ending the run. Ordered, so that the max over all ranks is the decision.

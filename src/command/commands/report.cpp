@@ -28,13 +28,13 @@ void remove_test_files(const Json& result) {
 }  // namespace
 
 Result<int> run_report(const Options& options) {
-  EGT_TRY_ASSIGN(const RunReport report, report_directory(options.directory));
+  EGT_TRY_ASSIGN(const RunReport report, report_directory(options.path));
   const auto console = open_console(detect_console_style(ProgressStyle::automatic));
   for (const std::string& warning : report.warnings) console->on_warning(warning);
   if (const Status listed = write_node_list(options.common.nodes_file, report.result); !listed.ok())
     console->on_warning(listed.what());
   if (!report.summary.empty()) console->on_summary(report.summary);
-  console->on_verdict(report.verdict, report.result, options.directory);
+  console->on_verdict(report.verdict, report.result, options.path);
   remove_test_files(report.result);
   return report.verdict.exit_code;
 }

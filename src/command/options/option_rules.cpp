@@ -237,12 +237,12 @@ OptionValue serve(std::optional<ServeAddress>& target) {
 Rules common_rules(CommonOptions& common, RunOptions& run) {
   const OptionValue answered = {"", [](Text) { return std::string(); }};  // handled before any value
   return {
-      {"backend", of_runs | of_devices,
+      {"backend", of_runs | of_devices | of_reproduce,
        "what computes (auto: cuda, and host only on a machine without NVIDIA GPUs; EGT_BACKEND=host chooses "
        "that)",
        choice(common.backend,
               {{"auto", Backend::automatic}, {"cuda", Backend::cuda}, {"host", Backend::host}})},
-      {"devices", of_runs, "the device of each local rank (default: device = local rank)",
+      {"devices", of_runs | of_reproduce, "the device of each local rank (default: device = local rank)",
        wholes(common.devices, "0,2", "device numbers of 0 to 1023, as 0,2", {.distinct = false}, 0, 1023)},
       {"output", of_runs | of_compare,
        "the run directory (extreme_gpu_trainer_runs/<UTC time>); of compare, and of loadtest where it ends "

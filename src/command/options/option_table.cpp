@@ -46,6 +46,9 @@ const std::vector<CommandRow>& command_rows() {
       {"report", of_report,
        "judge the run of a directory from its journals, also after a crash, and write its result",
        "extreme_gpu_trainer report DIR", false, nullptr, nullptr, run_report},
+      {"reproduce", of_reproduce,
+       "repeat the kept operation of a fault on every rank's device: failed N of 100",
+       "mpirun -np 2 extreme_gpu_trainer reproduce FILE", false, nullptr, run_reproduce},
       {"devices", of_devices, "what is there, what each device supports, and why not",
        "extreme_gpu_trainer devices", false, nullptr, run_devices},
   };

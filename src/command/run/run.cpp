@@ -21,6 +21,7 @@
 #include "judge/version.hpp"
 #include "report/console/console_style.hpp"
 #include "workload/file/file_claim.hpp"
+#include "workload/reproduce/repeat.hpp"
 
 namespace egt {
 namespace {
@@ -97,6 +98,8 @@ void Run::open_environment() {
       *injector_, describe_device_model(platform_.device->info(), limits_), board_, load_, peer_timeout()});
   environment_->publish = [this] { return route_ ? route_->pump() : Status(); };
   environment_->reading = [this] { return telemetry_ ? telemetry_->latest() : SensorReading(); };
+  environment_->directory = directory_.path();
+  environment_->program_version = program_version();
   environment_->host_load = [this] { return telemetry_ ? telemetry_->latest_host() : HostLoad(); };
   workloads_ = purpose_.make_workloads(*environment_);
 }
@@ -491,6 +494,10 @@ Result<int> Run::run() {
   SessionPlan plan = purpose_.plan(options_);
   plan.is_interrupted = stopped_early_;
   plan.before_step = [this](std::int64_t step) { stalls_->strike(step); };
+  plan.before_end = [this] {
+    constexpr double max_seconds = 10;
+    repeat_for_peer(*environment_, max_seconds, [] { return StopSignal::received() != 0; });
+  };
   const Status failure = session.run(plan);
   crash_report_->end_work();
   if (!failure.ok() && control_.place().size > 1) recovery_->fail(failure, session.device_fault());

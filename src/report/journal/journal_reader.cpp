@@ -7,6 +7,7 @@
 
 #include "egt/core/units.hpp"
 #include "egt/core/wait.hpp"
+#include "judge/evidence.hpp"
 #include "report/journal/journal.hpp"
 #include "report/journal/journal_files.hpp"
 
@@ -18,7 +19,7 @@ constexpr int max_told_lines = 3;  ///< reported lines per file that are no reco
 void keep(Record&& record, JournalContent content, std::vector<Record>& records) {
   const RecordKind kind = record.kind;
   if (content == JournalContent::evidence) {
-    if (kind == RecordKind::epoch || kind == RecordKind::notice) return;
+    if (kind == RecordKind::epoch || (kind == RecordKind::notice && !is_lasting(record))) return;
     const bool follows = kind == RecordKind::progress && !records.empty() && records.back().kind == kind &&
                          records.back().rank == record.rank;
     if (follows) records.pop_back();

@@ -160,6 +160,7 @@ void GemmLane::count_work(double device_ms) {
 
 Status GemmLane::feed(std::int64_t step, std::size_t blocks, const std::stop_token& stop) {
   step_ = step;
+  EGT_TRY(repeat_faulty(stop));
   while (true) {
     EGT_TRY_ASSIGN(const bool full, pipeline_->is_full());
     while (!operands_.empty() && operands_.front().judged == operands_.front().planned()) {
@@ -170,6 +171,28 @@ Status GemmLane::feed(std::int64_t step, std::size_t blocks, const std::stop_tok
     if (full || !operands || !may_multiply(blocks)) return {};
     EGT_TRY(multiply(*operands, stop));
   }
+}
+
+/// Repeats faulty GEMMs whose operands are still held. Not while they are judged, since their results may
+/// wait for a verification then.
+Status GemmLane::repeat_faulty(const std::stop_token& stop) {
+  while (!faulty_.empty()) {
+    const Faulty one = std::move(faulty_.back());
+    faulty_.pop_back();
+    if (!holds(one.block) || operands_of(one.block).plan.name != one.name) continue;
+    EGT_TRY_ASSIGN(const Repetitions counts,
+                   repeat_gemm(device_, block_gemm(operands_of(one.block), one.pair),
+                               product_of(operands_of(one.block), one.pair), *pipeline_,
+                               {.is_stopped = [&] { return stop.stop_requested(); }}, stop));
+    report_repetitions(environment_, one.file, counts);
+  }
+  return {};
+}
+
+void GemmLane::keep_reproducer(Fault& fault, const Operands& operands, std::size_t pair) {
+  reproducers_.keep(fault, Gemm::name, to_json(block_gemm(operands, pair)));
+  if (!fault.reproducer.empty())
+    faulty_.push_back({operands.block, pair, operands.plan.name, fault.reproducer});
 }
 
 GemmLane::Operands* GemmLane::next() {
@@ -190,18 +213,21 @@ void GemmLane::drop(std::size_t block) {
   std::erase_if(operands_, [&](const Operands& operands) { return operands.block == block; });
 }
 
-Gemm GemmLane::product_of(const Operands& operands, std::size_t pair) const {
-  const auto [precision, rows, name, seed, band] = operands.plan;
-  const std::int64_t columns = inner(rows, precision);
-  const ElementType type = storage_type(precision);
-  const std::uint64_t matrix_bytes = static_cast<std::uint64_t>(rows * columns) * size_of(type);
-  char* const a = reinterpret_cast<char*>(operands.words.data) + 2 * pair * matrix_bytes;
+BlockGemm GemmLane::block_gemm(const Operands& operands, std::size_t pair) {
+  const auto& [precision, rows, name, seed, band] = operands.plan;
   return {.precision = precision,
-          .a = {a, type, rows, columns},
-          .b = {a + matrix_bytes, type, rows, columns},
-          .d = {results_.as<float>() + name % results * static_cast<std::uint64_t>(max_rows_ * max_rows_),
-                sum_type(precision), rows, rows},
-          .b_transposed = true};
+          .rows = rows,
+          .inner = inner(rows, precision),
+          .pair = static_cast<std::int64_t>(pair),
+          .band = band,
+          .seed = seed,
+          .fault = pair == operands.struck_pair ? operands.struck : Flip{.count = 0}};
+}
+
+Gemm GemmLane::product_of(const Operands& operands, std::size_t pair) const {
+  float* const result =
+      results_.as<float>() + operands.plan.name % results * static_cast<std::uint64_t>(max_rows_ * max_rows_);
+  return block_gemm(operands, pair).on(operands.words.data, result);
 }
 
 std::uint64_t GemmLane::offset_of(const Operands& operands, const Gemm& gemm) {
@@ -345,8 +371,12 @@ void GemmLane::judge(Operands& operands, std::size_t pair, const Digest& digest,
   Evidence evidence;
   evidence.first = expected;
   evidence.second = digest;
-  emit_disagreement(environment_.records, fault_of(environment_, "gemm", "repetition", "memory", step_),
-                    offset_of(operands, product_of(operands, pair)), evidence, where(operands));
+  Fault fault = fault_of(environment_, "gemm", "repetition", "memory", step_);
+  fault.where = where(operands);
+  fault.offset = offset_of(operands, product_of(operands, pair));
+  show_difference(fault, expected, digest);
+  keep_reproducer(fault, operands, pair);
+  emit_disagreement(environment_.records, fault, fault.offset, evidence, fault.where);
 }
 
 void GemmLane::judge_rows(Operands& operands, std::size_t pair, std::int64_t first_row, const Gemm& rows,
@@ -375,6 +405,7 @@ void GemmLane::judge_rows(Operands& operands, std::size_t pair, std::int64_t fir
   } else {
     fault.where += fmt::format(": {} of {} elements were verified", decided, rows.d.count());
   }
+  keep_reproducer(fault, operands, pair);
   environment_.records.emit(fault);
 }
 

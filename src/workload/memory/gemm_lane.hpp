@@ -18,6 +18,7 @@
 #include "workload/common/operand_answers.hpp"
 #include "workload/common/operation_pipeline.hpp"
 #include "workload/common/standalone_rate.hpp"
+#include "workload/memory/repeated_gemm.hpp"
 
 namespace egt {
 
@@ -130,6 +131,7 @@ class GemmLane {
   Operands* next();
   /// Operands of a held block. Names are not unique if a run returns to an earlier step.
   Operands& operands_of(std::size_t block);
+  static BlockGemm block_gemm(const Operands& operands, std::size_t pair);
   Gemm product_of(const Operands& operands, std::size_t pair) const;
   Status multiply(Operands& operands, const std::stop_token& stop);
   Flip due_fault(Operands& operands, std::size_t pair, const Gemm& gemm);
@@ -140,6 +142,8 @@ class GemmLane {
   void keep_answer(const Operands& operands);
   std::string where(const Operands& operands) const;
   static std::uint64_t offset_of(const Operands& operands, const Gemm& gemm);
+  void keep_reproducer(Fault& fault, const Operands& operands, std::size_t pair);
+  Status repeat_faulty(const std::stop_token& stop);
 
   Environment& environment_;
   Device& device_;
@@ -158,6 +162,14 @@ class GemmLane {
   mutable std::mutex mutex_;
   GemmFigures figures_;
   std::deque<OperandAnswer> answers_;
+  /// A faulty GEMM that has not been repeated yet.
+  struct Faulty {
+    std::size_t block = 0, pair = 0;
+    std::uint64_t name = 0;  ///< of the operands
+    std::string file;        ///< Fault::reproducer
+  };
+  std::vector<Faulty> faulty_;
+  ReproducerFiles reproducers_{environment_};
   std::unique_ptr<OperationPipeline> pipeline_;  ///< last: its stream finishes before the memory is freed
 };
 

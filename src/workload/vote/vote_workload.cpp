@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -11,7 +10,6 @@
 
 #include "egt/core/clock.hpp"
 #include "egt/core/units.hpp"
-#include "egt/core/wait.hpp"
 #include "workload/common/findings.hpp"
 
 namespace egt {
@@ -19,10 +17,8 @@ namespace {
 
 /// A round takes 0.1 % of the time of every multiprocessor.
 constexpr double round_seconds = 0.25, time_share = 0.001;
-constexpr int first_iterations = 16, max_iterations = 1 << 16;
-constexpr int max_calls = 50;  ///< in a round; then it is judged without the voters that are missing
-constexpr double vote_wait_seconds = 120, vote_stop_seconds = 10;
-constexpr std::size_t answers_bytes = max_unit_voters * sizeof(VoterAnswers);
+constexpr int first_iterations = 16;
+constexpr double vote_stop_seconds = 10;
 
 /// "3", "1, 3" or "0 to 3".
 std::string numbers_text(std::span<const int> numbers) {
@@ -31,61 +27,14 @@ std::string numbers_text(std::span<const int> numbers) {
                   : fmt::format("{}", fmt::join(numbers, ", "));
 }
 
-template <typename F>
-void for_each_answer(std::span<const VoterAnswers> answers, const F& f) {
-  for (int voter = 0; voter < std::ssize(answers); ++voter)
-    for (int part = 0; part < sub_partitions; ++part)
-      if (answers[static_cast<std::size_t>(voter)].parts >> part & 1)
-        f(voter, part, answers[static_cast<std::size_t>(voter)].digest[part]);
-}
-
-std::ptrdiff_t voters_of(std::span<const VoterAnswers> answers) {
-  return std::count_if(answers.begin(), answers.end(), [](const auto& one) { return one.has_answered(); });
-}
-
 }  // namespace
-
-std::vector<Dissent> dissents_of(std::span<const VoterAnswers> answers) {
-  constexpr int no_majority = max_unit_voters;
-  std::map<int, Dissent> found;  // by outvoted voter
-  for (int unit = 0; unit < compute_units; ++unit) {
-    std::map<std::uint64_t, std::size_t> votes;
-    std::size_t all = 0;
-    for_each_answer(answers, [&](int, int, const auto& digest) { ++votes[digest[unit]], ++all; });
-    if (votes.size() < 2) continue;
-    const auto most = std::max_element(votes.begin(), votes.end(),
-                                       [](const auto& a, const auto& b) { return a.second < b.second; });
-    const bool is_majority = 2 * most->second > all;
-    for_each_answer(answers, [&](int voter, int part, const auto& digest) {
-      const bool differs = digest[unit] != most->first;
-      if (is_majority && !differs) return;
-      Dissent& one = found[is_majority ? voter : no_majority];
-      if (differs && one.answers++ == 0) one.expected = most->first, one.actual = digest[unit];
-      for (const auto& [list, number] :
-           {std::pair(&one.voters, voter), {&one.units, unit}, {&one.parts, part}})
-        if (std::find(list->begin(), list->end(), number) == list->end()) list->push_back(number);
-    });
-  }
-  std::vector<Dissent> all;
-  for (auto& [voter, one] : found) {
-    std::sort(one.voters.begin(), one.voters.end());
-    std::sort(one.parts.begin(), one.parts.end());
-    all.push_back(std::move(one));
-  }
-  return all;
-}
 
 /// The first round shows which voters and units there are, the second one how long it takes.
 Status VoteWorkload::prepare() {
   Device& device = environment_.device;
-  EGT_TRY_ASSIGN(answers_, device.allocate(answers_bytes));
-  EGT_TRY_ASSIGN(pinned_, device.allocate_pinned(answers_bytes));
-  EGT_TRY_ASSIGN(begin_, device.create_event(EventUse::timing));
-  EGT_TRY_ASSIGN(end_, device.create_event(EventUse::timing));
-  EGT_TRY_ASSIGN(copied_, device.create_event(EventUse::order));
-  EGT_TRY_ASSIGN(stream_, device.create_stream(StreamPriority::background, StreamUse::without_products));
+  EGT_TRY_ASSIGN(round_, VoteRound::create(device));
   iterations_ = first_iterations;
-  EGT_TRY(ask(next_vote(), {}));
+  EGT_TRY(ask(std::nullopt, {}));
   std::set<int> units, parts;
   for_each_answer(answers(), [&](int voter, int part, const auto& digest) {
     if (voters_.empty() || voters_.back() != voter) voters_.push_back(voter);
@@ -96,15 +45,15 @@ Status VoteWorkload::prepare() {
   if (voters_.empty()) return {StatusCode::internal, "the vote has no answer of any multiprocessor"};
   units_.assign(units.begin(), units.end());
   parts_.assign(parts.begin(), parts.end());
-  judge();
+  EGT_TRY(judge({}));
   EGT_TRY(vote_once({}));
-  EGT_TRY_ASSIGN(const double first_ms, device.busy_ms(*begin_, *end_));
+  EGT_TRY_ASSIGN(const double first_ms, round_->busy_ms());
   // The CPUs of the host work one after the other, and this rank is one of several.
   const double target_ms = 1e3 * round_seconds * time_share * (is_host() ? device.info().multiprocessors : 1);
   iterations_ = static_cast<int>(
-      std::clamp(first_iterations * target_ms / std::max(first_ms, 1e-3), 1.0, double{max_iterations}));
+      std::clamp(first_iterations * target_ms / std::max(first_ms, 1e-3), 1.0, double{max_vote_iterations}));
   EGT_TRY(vote_once({}));
-  EGT_TRY_ASSIGN(round_ms_, device.busy_ms(*begin_, *end_));
+  EGT_TRY_ASSIGN(round_ms_, round_->busy_ms());
   idle_rounds_ = rounds_;
   return {};
 }
@@ -125,24 +74,13 @@ Status VoteWorkload::run(const std::stop_token& stop) {
   return {};
 }
 
-Status VoteWorkload::ask(UnitVote vote, const std::stop_token& stop) {
-  Device& device = environment_.device;
-  const std::ptrdiff_t expected = voters_.empty() && !is_host()
-                                      ? device.info().multiprocessors
-                                      : std::max(std::ssize(voters_), std::ptrdiff_t{1});
-  vote.answers = answers_.as<VoterAnswers>();
-  EGT_TRY(device.set_zero(answers_.data(), answers_bytes, *stream_));
-  EGT_TRY(device.record(*begin_, *stream_));
-  for (int calls = 0; calls < max_calls; ++calls) {
-    EGT_TRY(device.vote(vote, *stream_));
-    if (calls == 0) EGT_TRY(device.record(*end_, *stream_));
-    EGT_TRY(device.copy(pinned_.data(), answers_.data(), answers_bytes, *stream_));
-    EGT_TRY(device.record(*copied_, *stream_));
-    EGT_TRY(wait_until([&] { return device.done(*copied_); },
-                       {.seconds = vote_wait_seconds, .stop = stop, .what = "the multiprocessor vote"}));
-    ++calls_;
-    if (voters_of(answers()) >= expected) break;
-  }
+Status VoteWorkload::ask(std::optional<UnitFault> fault, const std::stop_token& stop) {
+  vote_ = {.seed = pattern_seed(environment_, PatternPurpose::vote, 0, rounds_ + incomplete_rounds_),
+           .iterations = iterations_};
+  if (fault) vote_.fault = *fault;
+  is_unjudged_ = true;
+  EGT_TRY(round_->ask(vote_, std::ssize(voters_), stop));
+  calls_ += static_cast<std::uint64_t>(round_->last_calls());
   return {};
 }
 
@@ -163,27 +101,19 @@ std::optional<UnitFault> VoteWorkload::due_fault() {
   return fault;
 }
 
-UnitVote VoteWorkload::next_vote() const {
-  return {.seed = pattern_seed(environment_, PatternPurpose::vote, 0, rounds_ + incomplete_rounds_),
-          .iterations = iterations_};
-}
-
 Status VoteWorkload::vote_once(const std::stop_token& stop) {
-  UnitVote vote = next_vote();
-  if (const auto fault = due_fault()) vote.fault = *fault;
-  is_unjudged_ = true;
-  EGT_TRY(ask(vote, stop));
-  judge();
-  return {};
+  EGT_TRY(ask(due_fault(), stop));
+  return judge(stop);
 }
 
-void VoteWorkload::judge() {
+Status VoteWorkload::judge(const std::stop_token& stop) {
   is_unjudged_ = false;
-  if (!has_peers()) return;
+  if (!has_peers()) return {};
   const auto voters = static_cast<int>(voters_of(answers()));
   fewest_ = std::min<int>(fewest_, voters);
   ++(voters >= std::ssize(voters_) ? rounds_ : incomplete_rounds_);
   for_each_answer(answers(), [&](int, int, const auto&) { compared_ += units_.size(); });
+  std::vector<std::string> files;
   for (const Dissent& one : dissents_of(answers())) {
     dissents_ += one.answers;
     Fault fault = fault_of(environment_, "multiprocessor", "multiprocessor vote", name(), step_);
@@ -192,8 +122,16 @@ void VoteWorkload::judge() {
     fault.expected = fmt::format("0x{:016x}", one.expected);
     fault.actual = fmt::format("0x{:016x}", one.actual);
     fault.xor_mask = fmt::format("0x{:016x}", one.expected ^ one.actual);
+    reproducers_.keep(fault, UnitVote::name, to_json(vote_));
     environment_.records.emit(fault);
+    if (!fault.reproducer.empty()) files.push_back(fault.reproducer);
   }
+  if (files.empty()) return {};
+  EGT_TRY_ASSIGN(const Repetitions counts,
+                 repeat_vote(*round_, vote_, std::ssize(voters_),
+                             {.is_stopped = [&] { return stop.stop_requested(); }}, stop));
+  for (const std::string& file : files) report_repetitions(environment_, file, counts);
+  return {};
 }
 
 /// "SM 37, sub-partition 2: fp32, fp64 (SM 36 shares its TPC)", "CPU 0, 1: fp32 (no majority)"
@@ -216,8 +154,8 @@ Status VoteWorkload::finish(const Shutdown& ending) {
   EGT_TRY(thread_.failure());
   if (!has_peers() || ending.hurry) return {};
   if (is_unjudged_) {  // a round that the stop interrupted
-    EGT_TRY(environment_.device.synchronize(*stream_, vote_wait_seconds));
-    judge();
+    EGT_TRY(round_->synchronize());
+    EGT_TRY(judge({}));
   }
   return vote_once({});
 }

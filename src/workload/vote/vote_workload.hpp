@@ -13,19 +13,11 @@
 
 #include "egt/core/math/unit_vote.hpp"
 #include "egt/workload/workload.hpp"
+#include "workload/common/reproducer.hpp"
 #include "workload/common/worker_thread.hpp"
+#include "workload/vote/vote_round.hpp"
 
 namespace egt {
-
-/// Voters whose answers differ: one against the majority, or several without one, such as one against one.
-struct Dissent {
-  std::vector<int> voters = {}, units = {}, parts = {};  ///< ascending
-  std::uint64_t answers = 0;                             ///< number of different answers
-  std::uint64_t expected = 0, actual = 0;                ///< of the first one
-};
-/// Compares the answers of all voters and sub-partitions that answered, unit by unit. A majority is more than
-/// half of them. One entry per outvoted voter, then one for all units without a majority.
-std::vector<Dissent> dissents_of(std::span<const VoterAnswers> answers);
 
 /// Lets all multiprocessors (on the host all CPUs) do the same known work in rounds, each with new operands,
 /// and compares their answers. So a single GPU is judged by more than itself, and a fault names the
@@ -50,22 +42,21 @@ class VoteWorkload : public Workload {
  private:
   Status run(const std::stop_token& stop);
   Status vote_once(const std::stop_token& stop);
-  UnitVote next_vote() const;
-  /// Calls the voters until all expected ones have answered, or often enough.
-  Status ask(UnitVote vote, const std::stop_token& stop);
-  std::span<const VoterAnswers> answers() const { return {pinned_.as<VoterAnswers>(), max_unit_voters}; }
+  /// Starts the next round and waits for its answers.
+  Status ask(std::optional<UnitFault> fault, const std::stop_token& stop);
+  std::span<const VoterAnswers> answers() const { return round_->answers(); }
   std::optional<UnitFault> due_fault();
-  /// Compares the answers of the last round.
-  void judge();
+  /// Compares the answers of the last round, and repeats it after a fault at a new place.
+  Status judge(const std::stop_token& stop);
   std::string place_of(const Dissent& dissent) const;
   std::string undone() const;
   bool is_host() const { return environment_.device.info().backend == "host"; }
   bool has_peers() const { return voters_.size() > 1; }
 
   Environment& environment_;
-  Buffer answers_, pinned_;  ///< VoterAnswers of max_unit_voters
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Event> begin_, end_, copied_;
+  std::unique_ptr<VoteRound> round_;
+  UnitVote vote_;  ///< the last one
+  ReproducerFiles reproducers_{environment_};
   std::vector<int> voters_, units_, parts_;  ///< those that answered in `prepare`
   int iterations_ = 1;
   double round_ms_ = 0;                     ///< standalone duration of a round

@@ -45,6 +45,7 @@ TEST(Options, EveryCommandUsesAnOptionOrRefusesIt) {
   const std::map<std::string, Names> used = {
       {"compare", {"config", "help", "output", "price", "print-config", "tolerance", "version"}},
       {"report", {"config", "help", "nodes-file", "print-config", "version"}},
+      {"reproduce", {"backend", "config", "devices", "help", "print-config", "version"}},
       {"devices", {"backend", "config", "help", "print-config", "version"}}};
   const std::map<std::string, Names> unused = {{"links", {"seed"}}, {"selftest", {"serve", "inject"}}};
   Options none;
@@ -52,7 +53,7 @@ TEST(Options, EveryCommandUsesAnOptionOrRefusesIt) {
   for (const CommandRow& command : command_rows()) {
     const std::string name(command.name);
     std::vector<std::string> arguments = {name};
-    if (name == "report" || name == "compare") arguments.emplace_back("x");
+    if (name == "report" || name == "compare" || name == "reproduce") arguments.emplace_back("x");
     for (const OptionRule& rule : rules) {
       if (rule.name == "help" || rule.name == "version") continue;  // these end the parsing
       std::vector<std::string> asked = arguments;
@@ -166,10 +167,22 @@ TEST(Options, HelpTellsEachCommandsOptions) {
   }
 }
 
+TEST(Options, AReproducerNeedsOneFile) {
+  const Options options = good({"reproduce", "a.json", "--devices", "2", "--backend", "host"});
+  EXPECT_EQ(options.path, "a.json");
+  EXPECT_EQ(options.common.devices, std::vector<int>{2});
+  const std::string missing =
+      "reproduce: name a file of a run's folder reproduce, as in: extreme_gpu_trainer reproduce FILE";
+  EXPECT_EQ(refused({"reproduce"}), missing);
+  EXPECT_EQ(refused({"reproduce", ""}), missing);
+  EXPECT_EQ(refused({"reproduce", "a", "b"}), "'b': unexpected argument; --help shows how to call");
+  EXPECT_EQ(refused({"reproduce", "a", "--seed", "3"}), "--seed: the command reproduce has no such option");
+}
+
 TEST(Options, AReportNeedsOneDirectory) {
   const Options options = good({"report", "a/run"});
   EXPECT_EQ(options.command, "report");
-  EXPECT_EQ(options.directory, "a/run");
+  EXPECT_EQ(options.path, "a/run");
   const std::string missing = "report: name the directory of a run, as in: extreme_gpu_trainer report DIR";
   EXPECT_EQ(refused({"report"}), missing);
   EXPECT_EQ(refused({"report", ""}), missing);

@@ -35,9 +35,10 @@ TEST(FaultJson, HasTheContractsNamesAndValues) {
   const Json json = to_json(memory_fault());
   std::set<std::string> names;
   for (const auto& item : json.items()) names.insert(item.key());
-  EXPECT_EQ(names, (std::set<std::string>{"time", "kind", "detector", "rank", "hostname", "device_uuid",
-                                          "step", "phase", "where", "offset", "expected", "actual", "xor",
-                                          "count", "blame", "suspects", "incident", "provisional", "part"}));
+  EXPECT_EQ(names, (std::set<std::string>{"time",        "kind",     "detector",    "rank",  "hostname",
+                                          "device_uuid", "step",     "phase",       "where", "offset",
+                                          "expected",    "actual",   "xor",         "count", "blame",
+                                          "suspects",    "incident", "provisional", "part",  "reproducer"}));
   EXPECT_EQ(json["kind"], "memory");
   EXPECT_EQ(json["rank"], 3);
   EXPECT_EQ(json["step"], 17);

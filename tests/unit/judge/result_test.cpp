@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "egt/core/json_access.hpp"
+#include "judge/kept_records.hpp"
 #include "judge/version.hpp"
 #include "tests/support/record_fixtures.hpp"
 
@@ -136,6 +138,34 @@ TEST(Result, FaultsAreInOrderOfTimeAndKnowTheirDevice) {
   EXPECT_EQ(faults[1]["xor"], "0x1");
   EXPECT_EQ(faults[1]["blame"], "certain");
   EXPECT_TRUE(faults[1]["time"].is_string());
+}
+
+TEST(Result, AFaultHasTheCountsOfAllRanksThatRepeatedIt) {
+  auto records = good_run(2);
+  const auto counts = [](int rank, const char* file, int failed, double time) {
+    return Record{.kind = RecordKind::notice,
+                  .time = time,
+                  .rank = rank,
+                  .body = {{"text", ""}, {"reproducer", file}, {"failed", failed}, {"of", 100}}};
+  };
+  records.push_back(fault(1, 40));
+  records.back().body["reproducer"] = "reproduce/b.json";
+  records.push_back(fault(1, 20));
+  records.back().body["reproducer"] = nullptr;
+  records.push_back(counts(0, "reproduce/b.json", 0, 1020));
+  records.push_back(counts(1, "reproduce/b.json", 7, 1011));
+  records.push_back(counts(1, "reproduce/a.json", 3, 1011));
+  KeptRecords kept;
+  for (const Record& record : records) kept.add(record);
+  std::vector<Record> filtered;
+  kept.append_to(filtered);
+  const Json faults = result_of(filtered)["faults"];
+  ASSERT_EQ(faults.size(), 2u);
+  for (const Json& one : faults)
+    EXPECT_EQ(member(one, "reproduced"), one["step"] == 20
+                                             ? Json()
+                                             : Json({{{"rank", 1}, {"failed", 7}, {"of", 100}},
+                                                     {{"rank", 0}, {"failed", 0}, {"of", 100}}}));
 }
 
 /// As reported by `by`.

@@ -318,6 +318,21 @@ TEST(Session, WorkloadsHaveTheirOwnTimeWhereNothingHurries) {
   EXPECT_THAT(seconds, testing::ElementsAre(60, 60));
 }
 
+TEST(Session, TheLastCallIsOnlyForARunThatEndsRegularly) {
+  for (const bool is_interrupted : {false, true}) {
+    std::vector<double> finished;
+    std::vector<std::size_t> calls;
+    LoneSession session;
+    session.workloads.push_back(std::make_unique<SlowFinish>(finished));
+    SessionPlan plan;
+    plan.steps = 1;
+    plan.is_interrupted = is_interrupted;
+    plan.before_end = [&] { calls.push_back(finished.size()); };
+    ASSERT_TRUE(session.run(plan).ok());
+    EXPECT_EQ(calls, is_interrupted ? std::vector<std::size_t>{} : std::vector<std::size_t>{1});
+  }
+}
+
 /// Runs in its own process, because a received signal cannot be reset.
 void check_that_a_signal_ends_a_rest() {
   StopSignal::take();
