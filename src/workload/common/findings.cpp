@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "egt/core/units.hpp"
 
@@ -42,6 +43,20 @@ std::string hex(std::uint32_t word) {
 
 std::string hex(const Digest& digest) {
   return fmt::format("0x{}", to_string(digest));
+}
+
+std::string numbers_text(std::span<const int> numbers) {
+  const bool is_range = numbers.size() > 2 && numbers.back() - numbers.front() + 1 == std::ssize(numbers);
+  return is_range ? fmt::format("{} to {}", numbers.front(), numbers.back())
+                  : fmt::format("{}", fmt::join(numbers, ", "));
+}
+
+std::string multiprocessor_place(const DeviceInfo& info, std::span<const int> numbers,
+                                 const std::string& details) {
+  const bool is_host = info.backend == "host";
+  std::string place = fmt::format("{} {}{}", is_host ? "CPU" : "SM", numbers_text(numbers), details);
+  if (numbers.size() > 1) return place + " (no majority)";
+  return is_host ? place : place + fmt::format(" (SM {} shares its TPC)", numbers.front() ^ 1);
 }
 
 bool is_plausible(const Mismatches& report) {

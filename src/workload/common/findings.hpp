@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "egt/core/digest.hpp"
@@ -37,6 +38,13 @@ Fault fault_of(const Environment& environment, std::string kind, std::string det
 /// As "0x0123abcd".
 std::string hex(std::uint32_t word);
 std::string hex(const Digest& digest);
+
+/// "3", "1, 3" or "0 to 3".
+std::string numbers_text(std::span<const int> numbers);
+/// "SM 37, sub-partition 2: fp32 (SM 36 shares its TPC)" or "CPU 0, 1: fp32 (no majority)". `details`: the
+/// text after the numbers.
+std::string multiprocessor_place(const DeviceInfo& info, std::span<const int> numbers,
+                                 const std::string& details);
 
 /// The sample with the lowest index, or zeros if there is none.
 Mismatches::Sample lowest_sample(const Mismatches& found);

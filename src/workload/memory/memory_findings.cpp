@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -13,6 +14,10 @@ namespace egt {
 namespace {
 
 constexpr double probe_seconds = 30;
+/// Bad cells of one column of the memory are a multiple of this distance apart.
+constexpr std::uint64_t column_words = 1u << 14;
+/// That unrelated memory errors are all read by one multiprocessor.
+constexpr double max_chance = 0.02;
 
 std::span<const Mismatches::Sample> samples_of(const Mismatches& found) {
   return {found.sample, std::min<std::size_t>(found.samples, Mismatches::max_samples)};
@@ -51,6 +56,43 @@ Result<CellProbe> probe_cell(Device& device, Stream& stream, const Buffer& pinne
   EGT_TRY(write(content));
   EGT_TRY(device.synchronize(stream, probe_seconds));
   return *probe;
+}
+
+Result<SecondReads> read_again(Device& device, Stream& stream, const Buffer& pinned, WordsView words,
+                               const Mismatches& found) {
+  const auto samples = samples_of(found);
+  auto* second = pinned.as<std::uint32_t>();
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    second[i] = ~samples[i].expected;  // until the copy arrives
+    EGT_TRY(device.copy(second + i, words.data + samples[i].index, sizeof *second, stream));
+  }
+  EGT_TRY(device.synchronize(stream, probe_seconds));
+  SecondReads all;
+  for (const Mismatches::Sample& one : samples) {
+    Mismatches& to = *second++ == one.expected ? all.read_wrong : all.others;
+    to.sample[to.samples++] = one;
+    to.xor_or |= one.expected ^ one.actual;
+    to.xor_and &= one.expected ^ one.actual;
+  }
+  all.read_wrong.count = all.read_wrong.samples;
+  all.others.count = found.count - all.read_wrong.count;
+  return all;
+}
+
+/// Words of one thread block are read by one multiprocessor also if the memory is at fault. Words of several
+/// blocks are, too, if they are a bad column and the distance of the blocks divides that of its cells.
+std::optional<int> faulty_reader(const Mismatches& read_wrong, int multiprocessors) {
+  std::set<std::uint32_t> blocks;
+  for (const Mismatches::Sample& one : samples_of(read_wrong)) {
+    blocks.insert(one.block);
+    for (const Mismatches::Sample& other : samples_of(read_wrong))
+      if (other.reader != one.reader ||
+          (other.block != one.block && (other.index - one.index) % column_words == 0))
+        return std::nullopt;
+  }
+  const auto repeats = static_cast<double>(blocks.size()) - 1;
+  if (repeats < 1 || std::pow(multiprocessors, -repeats) > max_chance) return std::nullopt;
+  return static_cast<int>(read_wrong.sample[0].reader);
 }
 
 std::string describe_bits(const Mismatches& found) {

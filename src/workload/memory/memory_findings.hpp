@@ -48,6 +48,17 @@ struct CellProbe {
 Result<CellProbe> probe_cell(Device& device, Stream& stream, const Buffer& pinned, WordsView word,
                              std::uint32_t content);
 
+/// The mismatches of a verification, divided by a second read of the sampled words.
+struct SecondReads {
+  Mismatches read_wrong = Mismatches::none();  ///< samples that are stored right
+  Mismatches others = Mismatches::none();      ///< its `count` includes the words without a sample
+};
+/// `pinned`: holds max_samples words. Waits for previously enqueued work.
+Result<SecondReads> read_again(Device& device, Stream& stream, const Buffer& pinned, WordsView words,
+                               const Mismatches& found);
+/// The multiprocessor to blame for words that were only read wrong; none if the memory may be the cause.
+std::optional<int> faulty_reader(const Mismatches& read_wrong, int multiprocessors);
+
 /// "single bit 9", "bits 0x80000001", "bits 0x80000001 in each", "bits 0x0000ffff among them".
 std::string describe_bits(const Mismatches& found);
 /// For a word not written since the verification: states whether it was stored wrong or only read wrong.

@@ -1,6 +1,7 @@
 #include "workload/memory/memory_patrol.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -20,6 +21,7 @@ double patrol_width(const LoadControl& load) {
 }
 
 constexpr double fill_deadline_seconds = 300;
+constexpr std::size_t samples_bytes = Mismatches::max_samples * sizeof(std::uint32_t);
 
 std::uint64_t bytes_of(const std::vector<MemoryBlock>& blocks) {
   return blocks.empty() ? 0 : blocks.back().offset + blocks.back().words.bytes();
@@ -52,7 +54,7 @@ MemoryPatrol::MemoryPatrol(Environment& environment, std::vector<MemoryBlock> bl
 }
 
 Status MemoryPatrol::prepare() {
-  EGT_TRY_ASSIGN(probe_, device_.allocate_pinned(sizeof(CellProbe)));
+  EGT_TRY_ASSIGN(probe_, device_.allocate_pinned(std::max(sizeof(CellProbe), samples_bytes)));
   for (std::size_t block = 0; block < blocks_.size(); ++block)
     EGT_TRY(device_.fill(blocks_[block].words, courses_[block].pattern(), in_flight_->stream()));
   return device_.synchronize(in_flight_->stream(), fill_deadline_seconds);
@@ -361,9 +363,19 @@ void MemoryPatrol::count_verification(const Check& check, const Mismatches& foun
   figures_.mismatches += found.count;
 }
 
-/// Diagnoses one wrong word: stored or only read wrong, and whether the cell holds both values.
-Status MemoryPatrol::report_mismatch(const Check& check, const Mismatches& found,
-                                     const Mismatches::Sample& sample) {
+/// Diagnoses one wrong word: stored or only read wrong, and whether the cell holds both values. Words that a
+/// faulty multiprocessor read wrong are reported separately. Other words in the same block may be bad memory.
+Status MemoryPatrol::report_mismatch(const Check& check, Mismatches found, Mismatches::Sample sample) {
+  if (!check.rewritten) {
+    EGT_TRY_ASSIGN(const SecondReads again,
+                   read_again(device_, in_flight_->stream(), probe_, blocks_[check.block].words, found));
+    if (const auto reader = faulty_reader(again.read_wrong, device_.info().multiprocessors)) {
+      report_reader(check, *reader, again.read_wrong);
+      if (again.others.samples == 0) return {};
+      found = again.others;
+      sample = lowest_sample(found);
+    }
+  }
   // Final content of the word after all work enqueued so far.
   const std::uint32_t content = PatternFunction(courses_[check.block].pattern())(sample.index);
   EGT_TRY_ASSIGN(const CellProbe probe,
@@ -378,6 +390,16 @@ Status MemoryPatrol::report_mismatch(const Check& check, const Mismatches& found
   fault.count = found.count;
   environment_.records.emit(fault);
   return {};
+}
+
+void MemoryPatrol::report_reader(const Check& check, int reader, const Mismatches& read_wrong) {
+  Fault fault = fault_of(environment_, "multiprocessor", "pattern", "memory", step_);
+  fault.where = fmt::format(
+      "{}, {}, {}", multiprocessor_place(device_.info(), std::array{reader}, ": stored right, read wrong"),
+      check.place, describe_bits(read_wrong));
+  show_mismatches(fault, read_wrong);
+  fault.offset += blocks_[check.block].offset;
+  environment_.records.emit(fault);
 }
 
 }  // namespace egt
