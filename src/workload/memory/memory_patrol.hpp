@@ -178,7 +178,7 @@ class MemoryPatrol {
   std::uint64_t held_bytes_;
   double worked_ms_ = 0;  ///< device time since the last pause
   MemoryLedger ledger_;
-  Buffer probe_;  ///< pinned: a CellProbe, or the second reads of all samples
+  Buffer probe_;  ///< pinned: a CellProbe, or words that are read again
   const int buffer_iterations_;
   std::size_t next_operand_ = 0;  ///< block index
   Pace turn_pace_;

@@ -129,6 +129,8 @@ TEST(MemoryWorkload, ASecondReadTellsWhatWasOnlyReadWrong) {
   EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("bits 0x00000011 in each"));
   EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("as expected): stored right, read wrong"));
   EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("not stuck"));
+  EXPECT_EQ(fault["map"]["offsets"], (Json{200, 240, 280}));
+  EXPECT_EQ(fault["map"]["readers"], 1);
 }
 
 TEST(MemoryWorkload, AWrongWordInAPassSaysWhichPassAndThatItIsRewritten) {
@@ -144,6 +146,41 @@ TEST(MemoryWorkload, TellsTheSameUnderALoweredDuty) {
     for (Json* fault : {&lowered, &full}) fault->erase("time");
     EXPECT_EQ(lowered, full);
   }
+}
+
+/// The map of words whose indices and XOR masks are these.
+Json map_of(const std::vector<std::pair<std::uint64_t, std::uint32_t>>& wrong) {
+  WrongWords words;
+  for (const auto& [index, mask] : wrong)
+    words[index] = {.index = index, .expected = 0xFF, .actual = 0xFF ^ mask, .reader = no_reader};
+  return error_map(words, 1000);
+}
+
+TEST(ErrorMap, SummarizesItsPositions) {
+  EXPECT_TRUE(map_of({}).is_null());
+  EXPECT_TRUE(map_of({{7, 1}}).is_null());
+  EXPECT_EQ(map_of({{7, 1}, {9, 3}}), (Json{{"first", 1028},
+                                            {"last", 1036},
+                                            {"stride", nullptr},
+                                            {"period", nullptr},
+                                            {"xor_or", "0x00000003"},
+                                            {"xor_and", "0x00000001"},
+                                            {"readers", nullptr},
+                                            {"offsets", {1028, 1036}},
+                                            {"xors", {"0x00000001", "0x00000003"}}}));
+  EXPECT_EQ(map_of({{0, 1}, {1, 1}, {2, 1}})["stride"], 4) << "words in a row";
+  const Json some = map_of({{0, 1}, {256, 1}, {1024, 1}, {1280, 1}});
+  EXPECT_EQ(some["stride"], nullptr);
+  EXPECT_EQ(some["period"], 1024);
+  EXPECT_EQ(map_of({{0, 1}, {256, 1}, {1024, 1}})["period"], nullptr) << "too few";
+  EXPECT_EQ(map_of({{0, 1}, {8, 1}, {24, 1}, {32, 1}})["period"], nullptr) << "too close";
+}
+
+TEST(ErrorMap, CountsReaders) {
+  WrongWords words;
+  for (std::uint32_t i = 0; i < 6; ++i) words[i] = {.index = i, .actual = 1, .reader = i % 3};
+  words[9] = {.index = 9, .actual = 1, .reader = no_reader};
+  EXPECT_EQ(error_map(words, 0)["readers"], 3);
 }
 
 /// Words that thread blocks of one multiprocessor read wrong; `block` and distance are those of 132 of them.
@@ -265,6 +302,7 @@ TEST(MemoryInjection, EachGivesOneFaultWithItsMask) {
     EXPECT_EQ(record.body["xor"], (*injection)["mask"]);
     EXPECT_EQ(record.body["step"], (*injection)["struck_step"]);
     EXPECT_EQ(record.body["count"], 1);
+    EXPECT_FALSE(record.body.contains("map"));
     EXPECT_THAT(record.body["where"].get<std::string>(), HasSubstr("(same): stored wrong, not stuck"));
   }
   EXPECT_EQ(struck.size(), 4u);
@@ -288,6 +326,11 @@ TEST(MemoryInjection, ManyWordsAreOneIncident) {
   const std::uint64_t hit = words / std::gcd(words, 4096u);
   EXPECT_GE(hit, 64u);
   EXPECT_EQ(faults[0]["count"], hit) << "each of such words of a block is hit once";
+  const Json& map = faults[0]["map"];
+  EXPECT_GE(map["offsets"].size(), 64u);
+  EXPECT_LE(map["offsets"].size(), 64u + Mismatches::max_samples);
+  EXPECT_EQ(map["first"], faults[0]["offset"]);
+  EXPECT_EQ(map["period"], 4 * std::gcd(words, 4096u));
   EXPECT_EQ(figure(memory, "mismatches"), hit);
 }
 
