@@ -25,7 +25,8 @@ struct Found {
     xor_and &= expected ^ actual;
     if (*static_cast<volatile std::uint64_t*>(&report->samples) >= Mismatches::max_samples) return;
     const auto slot = atomicAdd(reinterpret_cast<unsigned long long*>(&report->samples), 1ull);
-    if (slot < Mismatches::max_samples) report->sample[slot] = {base + low, expected, actual};
+    if (slot >= Mismatches::max_samples) return;
+    report->sample[slot] = {base + low, expected, actual, multiprocessor_id(), blockIdx.x};
   }
 
   /// Called by all threads of the block. `compared`: words that this thread compared. The equal ones are

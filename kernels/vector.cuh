@@ -46,6 +46,13 @@ int start_early(const Launch& launch, dim3 grid, dim3 block, std::size_t shared_
   return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
 }
 
+/// The multiprocessor that runs this thread.
+__device__ __forceinline__ unsigned multiprocessor_id() {
+  unsigned id;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
+  return id;
+}
+
 /// Waits for the previous kernel. Must precede the first access to memory that it wrote or still reads.
 __device__ __forceinline__ void await_kernel_before() {
 #if __CUDA_ARCH__ >= 900

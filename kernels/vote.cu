@@ -30,12 +30,6 @@ struct Table {
 __constant__ const Table constant_table = Table();
 __device__ const Table cached_table = Table();
 
-__device__ unsigned multiprocessor_id() {
-  unsigned id;
-  asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
-  return id;
-}
-
 /// The approximations that only a GPU's special function unit has.
 __device__ std::uint32_t vote_special(const VoteLane& lane) {
   std::uint32_t hash = 0;

@@ -41,26 +41,28 @@ const char* to_string(Loss::How how) {
 }
 
 Json to_json(const Fault& fault) {
-  return {{"time", utc_now()},
-          {"kind", fault.kind},
-          {"detector", fault.detector},
-          {"rank", number_or_null(fault.rank)},
-          {"hostname", fault.hostname},
-          {"device_uuid", fault.device_uuid},
-          {"step", number_or_null(fault.step)},
-          {"phase", fault.phase},
-          {"part", fault.part.empty() ? Json() : Json(fault.part)},
-          {"where", fault.where},
-          {"offset", fault.offset},
-          {"expected", fault.expected},
-          {"actual", fault.actual},
-          {"xor", fault.xor_mask},
-          {"count", fault.count},
-          {"blame", to_string(fault.blame)},
-          {"suspects", fault.suspects},
-          {"incident", fault.incident.empty() ? Json() : Json(fault.incident)},
-          {"provisional", fault.provisional},
-          {"reproducer", fault.reproducer.empty() ? Json() : Json(fault.reproducer)}};
+  Json json{{"time", utc_now()},
+            {"kind", fault.kind},
+            {"detector", fault.detector},
+            {"rank", number_or_null(fault.rank)},
+            {"hostname", fault.hostname},
+            {"device_uuid", fault.device_uuid},
+            {"step", number_or_null(fault.step)},
+            {"phase", fault.phase},
+            {"part", fault.part.empty() ? Json() : Json(fault.part)},
+            {"where", fault.where},
+            {"offset", fault.offset},
+            {"expected", fault.expected},
+            {"actual", fault.actual},
+            {"xor", fault.xor_mask},
+            {"count", fault.count},
+            {"blame", to_string(fault.blame)},
+            {"suspects", fault.suspects},
+            {"incident", fault.incident.empty() ? Json() : Json(fault.incident)},
+            {"provisional", fault.provisional},
+            {"reproducer", fault.reproducer.empty() ? Json() : Json(fault.reproducer)}};
+  if (!fault.map.is_null()) json["map"] = fault.map;
+  return json;
 }
 
 Json to_json(const Finding& finding) {

@@ -15,6 +15,7 @@ void RecordQueue::emit(RecordKind kind, std::int64_t step, Json body) {
 void RecordQueue::emit(const Fault& fault) {
   const std::lock_guard lock(mutex_);
   has_fault_ = true;
+  link_faults_ += fault.kind == "link";
   // selftest, which limits nothing, expects its faults.
   if (limit_ != FaultLimit::none) raise_code_without_verdict(exit_code::fault);
   if (!holds_back(fault)) put(RecordKind::fault, std::max(fault.step, fault.found_step), to_json(fault));
@@ -67,6 +68,11 @@ Json RecordQueue::repeats() const {
 bool RecordQueue::has_fault() const {
   const std::lock_guard lock(mutex_);
   return has_fault_;
+}
+
+std::uint64_t RecordQueue::link_faults() const {
+  const std::lock_guard lock(mutex_);
+  return link_faults_;
 }
 
 std::size_t RecordQueue::dropped() const {

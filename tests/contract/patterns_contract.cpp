@@ -154,6 +154,26 @@ TEST_P(DeviceContract, VerifyCountsManyAndAddsUpOverCalls) {
   EXPECT_EQ(download_value<Mismatches>(report.data()).count, count);
 }
 
+/// Two wrong words that are far apart.
+TEST_P(DeviceContract, ASampleNamesItsReader) {
+  constexpr std::uint64_t count = std::uint64_t{1} << 22;
+  constexpr Pattern pattern{PatternKind::random, 0, 22};
+  const Buffer buffer = allocate(count * sizeof(std::uint32_t)), report = allocate(sizeof(Mismatches)),
+               answers = upload_values(std::vector<VoterAnswers>(max_unit_voters));
+  const WordsView words{buffer.as<std::uint32_t>(), count};
+  for (int calls = 0; calls < 5; ++calls)
+    EXPECT_OK(device().vote({.seed = 1, .iterations = 1, .answers = answers.as<VoterAnswers>()}, stream()));
+  const auto voters = download_values<VoterAnswers>(answers.data(), max_unit_voters);
+  EXPECT_OK(device().fill(words, pattern, stream()));
+  EXPECT_OK(device().flip(words, {.first = 5, .count = 2, .stride = count / 2, .mask = 1}, stream()));
+  EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
+  EXPECT_OK(device().verify(words, pattern, report.as<Mismatches>(), stream()));
+  const Mismatches found = download_value<Mismatches>(report.data());
+  expect_flips(found, pattern, {{5, 1}, {5 + count / 2, 1}});
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(voters.at(found.sample[i].reader).has_answered()) << i;
+  EXPECT_NE(found.sample[0].block, found.sample[1].block);
+}
+
 TEST_P(DeviceContract, VerifyAndFillReportsTheOldAndLeavesTheNext) {
   // One pattern of each form that a loop over words has, in all pairs.
   constexpr Pattern forms[] = {{PatternKind::finite_inverse, 0, 31},

@@ -155,6 +155,19 @@ class Script(ProgramTest):
         self.assertNotIn("NaN", chart("flat", ("ours", [[1, 1], [2, 1]])))
         self.assertNotIn("<img", chart(HOSTILE_NAME, (HOSTILE_NAME, [[1, 1], [2, 2]])))
 
+    def test_a_map_of_wrong_words(self):
+        self.open("burn-one-rank")
+        fault = {"kind": "memory", "where": "block 3", "map": {"first": 64, "last": 192, "stride": 64, "period": 64, "xor_or": "0x80000001",
+                                                               "readers": 1, "offsets": [64, 128, 192], "xors": ["0x00000001", "0x80000000", "0x1"]}}
+        told = self.shown("happened", {"result": {"faults": [fault]}})
+        self.assertIn("<title>3 positions from 64 to 192, stride 64 bytes, bits 0x80000001, read by 1 multiprocessor</title>", told)
+        for rect in ('x="0" y="31"', 'x="119" y="0"', 'x="238" y="31"'):
+            self.assertIn(f"<rect {rect}", told)
+        self.assertEqual(told.count("<rect"), 3)
+        for broken in (None, 7, {"offsets": [5]}, {"offsets": ["a", "b"]}, {"offsets": [1, 2]}, [{}]):
+            self.assertIn("block 3", self.shown("happened", {"result": {"faults": [dict(fault, map=broken)]}}))
+        self.assertNotIn("<img", self.shown("happened", {"result": {"faults": [dict(fault, map=dict(fault["map"], xor_or=HOSTILE))]}}))
+
     def test_many_faults_and_results(self):
         self.open("burn-one-rank")
         faults = [{"kind": "memory", "rank": 0, "where": f"block {block}"} for block in range(1234)]

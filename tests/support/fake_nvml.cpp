@@ -26,6 +26,7 @@
 ///   ecc_uncorrected remapped_corrected remapped_uncorrected remap_pending remap_failure pcie_replay
 ///   pcie_generation pcie_width pcie_max_generation pcie_max_width time.power_cap time.sw_thermal
 ///   time.hw_thermal time.power_brake time.hw_thermal_2025 time.power_brake_2025
+///   ecc_corrected.P ecc_uncorrected.P: of the memory P, a nvmlMemoryLocation_t
 ///   links N: number of links; nvlink.up, nvlink.crc, .replay, .recovery, .recovery_events, .recovery_failed,
 ///   .old_crc, .old_replay, .old_recovery: all links; nvlink.3.crc: one link
 ///   nvlink.version, .remote_type: all links, or one; nvlink.remote_bus: remote PCI id 00000000:XX:00.0
@@ -252,6 +253,12 @@ Code nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long*
 Code nvmlDeviceGetTotalEccErrors(void* device, unsigned type, unsigned counter, unsigned long long* out) {
   if (counter != egt::nvml::ecc_volatile) return invalid_argument;
   return answer(device, out, type == egt::nvml::ecc_corrected ? "ecc_corrected" : "ecc_uncorrected");
+}
+Code nvmlDeviceGetMemoryErrorCounter(void* device, unsigned type, unsigned counter, unsigned place,
+                                     unsigned long long* out) {
+  if (counter != egt::nvml::ecc_volatile) return invalid_argument;
+  const char* const key = type == egt::nvml::ecc_corrected ? "ecc_corrected." : "ecc_uncorrected.";
+  return answer(device, out, key + std::to_string(place));
 }
 Code nvmlDeviceGetRemappedRows(void* device, unsigned* corrected, unsigned* uncorrected, unsigned* pending,
                                unsigned* failed) {

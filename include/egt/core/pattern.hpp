@@ -269,9 +269,11 @@ struct Mismatches {
   std::uint32_t xor_or;       ///< OR of all expected ^ actual
   std::uint32_t xor_and;      ///< AND of all expected ^ actual (starts at ~0)
   struct Sample {
-    std::uint64_t index;
-    std::uint32_t expected;
-    std::uint32_t actual;
+    std::uint64_t index = 0;
+    std::uint32_t expected = 0;
+    std::uint32_t actual = 0;
+    std::uint32_t reader = 0;  ///< multiprocessor (`%smid`), or CPU of the host, that read the word
+    std::uint32_t block = 0;   ///< its thread block, or chunk of words on the host
   } sample[max_samples];
 
   /// An empty report.

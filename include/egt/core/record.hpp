@@ -55,6 +55,7 @@ struct Fault {
   std::string actual;
   std::string xor_mask;
   std::uint64_t count = 1;  ///< number of elements that differ
+  Json map;                 ///< known wrong positions, if there are several: see `error_map`
   Blame blame = Blame::certain;
   std::vector<int> suspects;  ///< ranks of an ambiguous blame; else empty
   /// Identifies the event that several records report, by the same text on every rank; empty: no other

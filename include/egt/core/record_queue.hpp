@@ -55,6 +55,8 @@ class RecordQueue {
   std::size_t dropped() const;
   /// True once a fault was emitted.
   bool has_fault() const;
+  /// Number of faults of kind `link` so far.
+  std::uint64_t link_faults() const;
   /// Suppressed faults: [{"kind","detector","part","rank","count","last_time"}], with the time of the newest
   /// in seconds since 1970.
   Json repeats() const;
@@ -70,6 +72,7 @@ class RecordQueue {
   std::deque<Record> records_;
   std::size_t dropped_ = 0;
   bool has_fault_ = false;
+  std::uint64_t link_faults_ = 0;
 
   struct Incidents {
     std::set<std::pair<std::string, std::uint64_t>> places;  ///< `where` and `offset` of recorded faults

@@ -59,10 +59,18 @@ struct PcieLink {
   std::optional<unsigned> max_generation, max_width;
 };
 
+/// Memories of a device that count their errors, in the order of NVML's nvmlMemoryLocation_t.
+constexpr const char* ecc_places[] = {"l1_cache",       "l2_cache",       "device_memory", "register_file",
+                                      "texture_memory", "texture_shared", "control_block", "sram"};
+struct EccErrors {
+  std::optional<std::uint64_t> corrected, uncorrected;
+};
+
 /// Monotonic counters and latches, except `pcie` and the links' `up`. Read before, during and after a run.
 struct SensorCounters {
   std::optional<std::uint64_t> ecc_corrected;
   std::optional<std::uint64_t> ecc_uncorrected;
+  EccErrors ecc_at[std::size(ecc_places)];     ///< by place, as far as the device counts them so
   bool ecc_from_zero = false;                  ///< an ECC counter that appears during the run started at 0
   std::optional<std::uint64_t> remapped_rows;  ///< for corrected and uncorrectable errors
   std::optional<std::uint64_t> remapped_rows_uncorrected;

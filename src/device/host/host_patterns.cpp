@@ -1,3 +1,5 @@
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -54,8 +56,9 @@ void add_mismatch(Mismatches& report, std::uint64_t index, std::uint32_t expecte
   report.first_index = std::min(report.first_index, index);
   report.xor_or |= expected ^ actual;
   report.xor_and &= expected ^ actual;
-  if (report.samples < Mismatches::max_samples) report.sample[report.samples] = {index, expected, actual};
-  ++report.samples;
+  if (const std::uint64_t slot = report.samples++; slot < Mismatches::max_samples)
+    report.sample[slot] = {index, expected, actual, static_cast<std::uint32_t>(sched_getcpu()),
+                           static_cast<std::uint32_t>(index / chunk_words)};
 }
 
 void add_report(Mismatches& report, const Mismatches& other) {

@@ -152,6 +152,9 @@ class Library {
       find("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons");
   Function<DeviceHandle, unsigned, unsigned, unsigned long long*> ecc_errors =
       find("nvmlDeviceGetTotalEccErrors");
+  /// error type, counter, place (nvmlMemoryLocation_t)
+  Function<DeviceHandle, unsigned, unsigned, unsigned, unsigned long long*> ecc_errors_at =
+      find("nvmlDeviceGetMemoryErrorCounter");
   /// corrected, uncorrected, pending, failed
   Function<DeviceHandle, unsigned*, unsigned*, unsigned*, unsigned*> remapped_rows =
       find("nvmlDeviceGetRemappedRows");

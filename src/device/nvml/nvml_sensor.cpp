@@ -297,6 +297,10 @@ Result<SensorCounters> NvmlSensor::counters() {
       get<unsigned long long>(library_->ecc_errors, nvml::ecc_corrected, nvml::ecc_volatile);
   counters.ecc_uncorrected =
       get<unsigned long long>(library_->ecc_errors, nvml::ecc_uncorrected, nvml::ecc_volatile);
+  for (unsigned place = 0; place < std::size(ecc_places); ++place)
+    counters.ecc_at[place] = {
+        get<unsigned long long>(library_->ecc_errors_at, nvml::ecc_corrected, nvml::ecc_volatile, place),
+        get<unsigned long long>(library_->ecc_errors_at, nvml::ecc_uncorrected, nvml::ecc_volatile, place)};
   unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0;
   if (ask(library_->remapped_rows, &corrected, &uncorrected, &pending, &failed)) {
     counters.remapped_rows = std::uint64_t{corrected} + uncorrected;

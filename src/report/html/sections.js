@@ -169,11 +169,25 @@ function xorText(mask) {
   return bits.length > 4 ? `${mask} (${bits.length} bits)` : `${mask} (bit${bits.length === 1 ? '' : 's'} ${bits.join(', ')})`;
 }
 
+// `where`, and the wrong bits of the known positions: addresses from left to right, bit 0 at the bottom. A bad cell of every row is a
+// line from left to right, a wrong word one from top to bottom.
+function errorMap(map, where) {
+  const offsets = listAt(map, 'offsets'), first = offsets[0], span = offsets.at(-1) - first || 1;
+  if (offsets.length < 2 || offsets.some((offset) => typeof offset !== 'number')) return where;
+  const period = numberAt(map, 'period'), readers = numberAt(map, 'readers');
+  const text = [`${offsets.length} positions from ${first} to ${offsets.at(-1)}`, period && `${numberAt(map, 'stride') ? 'stride' : 'period'} ${period} bytes`,
+    `bits ${textAt(map, 'xor_or')}`, readers && `read by ${counted(readers, 'multiprocessor')}`].filter(Boolean).join(', ');
+  const bits = offsets.flatMap((offset, i) => [...Array(32).keys()].filter((bit) => (parseInt(listAt(map, 'xors')[i], 16) >>> bit) & 1)
+    .map((bit) => svg('rect', { x: 238 * (offset - first) / span, y: 31 - bit, width: 2, height: 1 })));
+  return [where, svg('svg', { class: 'map', viewBox: '0 0 240 32', preserveAspectRatio: 'none', role: 'img', 'aria-label': `Wrong bits by address: ${text}` },
+    svg('title', {}, text), ...bits)];
+}
+
 function faultTable(data) {
   const code = (text) => html('code', {}, text), faults = listAt(data.result, 'faults');
   const rows = faults.slice(0, maxRows).map((fault) => [
     figureAt(fault, 'kind'), figureAt(fault, 'rank'), figureAt(fault, 'hostname'), figureAt(fault, 'device_uuid'), moment(data, textAt(fault, 'time')),
-    figureAt(fault, 'step'), [figureAt(fault, 'where'), 'wide'], figureAt(fault, 'offset'), code(textAt(fault, 'expected')), code(textAt(fault, 'actual')),
+    figureAt(fault, 'step'), [errorMap(at(fault, 'map'), figureAt(fault, 'where')), 'wide'], figureAt(fault, 'offset'), code(textAt(fault, 'expected')), code(textAt(fault, 'actual')),
     code(xorText(textAt(fault, 'xor'))), figureAt(fault, 'count'), figureAt(fault, 'detector'),
     textAt(fault, 'blame') + (listAt(fault, 'suspects').length ? `: ranks ${figureAt(fault, 'suspects')}` : '')]);
   return [table('Faults: every wrong result', ['kind', 'rank', 'host', 'device', 'time', 'step', 'where', 'offset', 'expected', 'actual', 'xor', 'count',

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "session/health/xid_catalog.hpp"
 
@@ -11,6 +12,11 @@
 
 namespace egt {
 namespace {
+
+std::string spoken(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
 
 std::string xid_name(unsigned xid) {
   const XidMeaning meaning = xid_meaning(xid);
@@ -91,6 +97,7 @@ Fault ErrorCounterMonitor::fault(const char* kind, std::string where, std::strin
 CounterNews ErrorCounterMonitor::look(const LedgerMoment& moment, const Result<SensorCounters>& counters) {
   if (!looked_) corrected_reported_.seconds = corrected_hour_.seconds = moment.seconds;
   moment_ = moment;
+  moved_links_.clear();
   looked_ = moment.seconds;
   CounterNews news;
   if (!counters.ok()) {
@@ -107,17 +114,35 @@ CounterNews ErrorCounterMonitor::look(const LedgerMoment& moment, const Result<S
   look_at_memory(now, news);
   look_at_remaps(now, news);
   look_at_links(now, news);
-  pcie_replay_.look(now.pcie_replay, moment.phase);
+  if (const std::uint64_t replays = pcie_replay_.look(now.pcie_replay, moment.phase); replays > 0)
+    moved_links_.push_back(fmt::format("PCIe: {} replays", replays));
+  if (moment.after_link_fault && (now.pcie_replay || !now.nvlinks.empty())) report_moved_links(news);
   look_at_pcie(generation_, "generation", now.pcie.generation, now.pcie.max_generation, news);
   look_at_pcie(width_, "width", now.pcie.width, now.pcie.max_width, news);
   return news;
 }
 
+/// Shows which link a fault of copies belongs to, before other traffic moves the counters.
+void ErrorCounterMonitor::report_moved_links(CounterNews& news) {
+  if (moved_links_.empty() && !first("links unchanged")) return;
+  news.notices.push_back(
+      fmt::format("rank {}: link counters after a link fault: {}", device_.rank,
+                  moved_links_.empty() ? "unchanged" : fmt::format("{}", fmt::join(moved_links_, ", "))));
+}
+
 void ErrorCounterMonitor::look_at_memory(const SensorCounters& now, CounterNews& news) {
+  std::vector<std::string> places;
+  for (std::size_t i = 0; i < std::size(ecc_places); ++i) {
+    ecc_at_[i].corrected.look(now.ecc_at[i].corrected, moment_.phase);
+    if (const auto grown = ecc_at_[i].uncorrected.look(now.ecc_at[i].uncorrected, moment_.phase); grown > 0)
+      places.push_back(fmt::format("{} in {}", grown, spoken(ecc_places[i])));
+  }
   if (const std::uint64_t errors =
           ecc_uncorrected_.look(now.ecc_uncorrected, moment_.phase, now.ecc_from_zero);
       errors > 0 && first("uncorrected"))
-    news.faults.push_back(fault("ecc", "uncorrectable memory errors (ECC)",
+    news.faults.push_back(fault("ecc",
+                                fmt::format("uncorrectable memory errors (ECC){}{}",
+                                            places.empty() ? "" : ": ", fmt::join(places, ", ")),
                                 fmt::format("{}", *now.ecc_uncorrected - errors),
                                 fmt::format("{}", *now.ecc_uncorrected), errors));
   ecc_corrected_.look(now.ecc_corrected, moment_.phase, now.ecc_from_zero);
@@ -270,6 +295,9 @@ void ErrorCounterMonitor::look_at_link(const LinkCounters& now, CounterNews& new
 
   const std::uint64_t crc = link.crc.look(now.crc, moment_.phase);
   const std::uint64_t replays = link.replay.look(now.replay, moment_.phase);
+  if (crc + replays + recovered + failed > 0)
+    moved_links_.push_back(fmt::format("{}: {} CRC errors, {} replays, {} recoveries, {} failed", name, crc,
+                                       replays, recovered, failed));
   if (crc + replays > 0 && first("NVLink errors put right"))
     news.notices.push_back(fmt::format(
         "rank {}: {}: {} CRC errors and {} replays, put right by the link; further ones are in the counters",
@@ -347,20 +375,25 @@ Json ErrorCounterMonitor::counters() const {
                     {"detail", seen.event.detail}});
   Json links = Json::array();
   for (const auto& [number, link] : links_) links.push_back(link.json(number));
-  return {{"ecc_corrected", ecc_corrected_.json()},
-          {"ecc_uncorrected", ecc_uncorrected_.json()},
-          {"remapped_rows", remapped_rows_.json()},
-          {"remapped_rows_uncorrected", remapped_rows_uncorrected_.json()},
-          {"remap_pending", remap_pending_.json()},
-          {"remap_failure", remap_failure_.json()},
-          {"xid", xids},
-          {"pcie_replay", pcie_replay_.json()},
-          {"pcie_generation", generation_.json()},
-          {"pcie_width", width_.json()},
-          {"nvlink_crc", nvlink_crc_.json()},
-          {"nvlink_replay", nvlink_replay_.json()},
-          {"nvlink_recovery", nvlink_recovery_.json()},
-          {"nvlinks", links}};
+  Json all{{"ecc_corrected", ecc_corrected_.json()},
+           {"ecc_uncorrected", ecc_uncorrected_.json()},
+           {"remapped_rows", remapped_rows_.json()},
+           {"remapped_rows_uncorrected", remapped_rows_uncorrected_.json()},
+           {"remap_pending", remap_pending_.json()},
+           {"remap_failure", remap_failure_.json()},
+           {"xid", xids},
+           {"pcie_replay", pcie_replay_.json()},
+           {"pcie_generation", generation_.json()},
+           {"pcie_width", width_.json()},
+           {"nvlink_crc", nvlink_crc_.json()},
+           {"nvlink_replay", nvlink_replay_.json()},
+           {"nvlink_recovery", nvlink_recovery_.json()},
+           {"nvlinks", links}};
+  for (std::size_t i = 0; i < std::size(ecc_places); ++i)
+    for (const auto& [name, counter] :
+         {std::pair("corrected", &ecc_at_[i].corrected), {"uncorrected", &ecc_at_[i].uncorrected}})
+      if (counter->before) all[fmt::format("ecc_{}_{}", name, ecc_places[i])] = counter->json();
+  return all;
 }
 
 }  // namespace egt

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,6 +24,7 @@ struct LedgerMoment {
   std::int64_t step = -1;  ///< training step; -1: outside the steps
   std::string phase;       ///< current phase of the rank
   std::optional<double> utilization_percent;
+  bool after_link_fault = false;  ///< a link fault was reported since the last reading
 };
 
 /// Events to report now.
@@ -73,7 +75,8 @@ class ErrorCounterMonitor {
   /// Returns {name: {before, after, moved}}, with null for unanswered values; `moved` is {phase: increase},
   /// if it moved. `xid`: [{xid, time, step, phase, detail}], null if Xids are not reported. `nvlinks`:
   /// [{link, up, crc, replay, recovery, recovery_failed}], each {before, after, moved}. `pcie_generation` and
-  /// `pcie_width`: {before, after, max, under_load}, the last as seen under load.
+  /// `pcie_width`: {before, after, max, under_load}, the last as seen under load. Memory errors also by
+  /// place, as far as the device counts them: `ecc_uncorrected_sram`, ..
   Json counters() const;
 
  private:
@@ -115,6 +118,7 @@ class ErrorCounterMonitor {
     std::string phase;
   };
 
+  void report_moved_links(CounterNews& news);
   void look_at_memory(const SensorCounters& now, CounterNews& news);
   void look_at_corrected(CounterNews& news);
   void report_corrected(CounterNews& news);
@@ -142,6 +146,11 @@ class ErrorCounterMonitor {
 
   Counter ecc_corrected_, ecc_uncorrected_, remapped_rows_, remapped_rows_uncorrected_, pcie_replay_;
   Counter nvlink_crc_, nvlink_replay_, nvlink_recovery_;
+  struct EccCounters {
+    Counter corrected, uncorrected;
+  };
+  EccCounters ecc_at_[std::size(ecc_places)];
+  std::vector<std::string> moved_links_;  ///< since the previous reading, one text per counter
   struct Reported {
     double seconds = 0;       ///< end of the reported interval
     std::uint64_t count = 0;  ///< new corrected errors by then

@@ -167,7 +167,7 @@ struct Telemetry::State {
   void run();
   void sample();
   void keep(const std::optional<Result<SensorReading>>& reading, const HostLoad& load, double seconds);
-  void enter(const std::optional<Result<SensorCounters>>& counters);
+  void enter(const std::optional<Result<SensorCounters>>& counters, bool after_link_fault = false);
   void ask_overdue();
   void close_post();
   bool is_abandoned() const {
@@ -233,13 +233,14 @@ void Telemetry::State::keep(const std::optional<Result<SensorReading>>& reading,
 }
 
 /// Judges the error counters.
-void Telemetry::State::enter(const std::optional<Result<SensorCounters>>& counters) {
+void Telemetry::State::enter(const std::optional<Result<SensorCounters>>& counters, bool after_link_fault) {
   if (!counters) return;
   const Activity activity = post ? post->main_activity() : Activity{};
   const CounterNews news = monitor.look({.seconds = clock(),
                                          .step = activity.step,
                                          .phase = activity.phase.empty() ? idle : activity.phase,
-                                         .utilization_percent = figures.latest.gpu_utilization_percent},
+                                         .utilization_percent = figures.latest.gpu_utilization_percent,
+                                         .after_link_fault = after_link_fault},
                                         *counters);
   if (post) post->report(news);
 }
@@ -267,13 +268,16 @@ void Telemetry::State::run() {
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(sample_seconds));
   Clock::time_point next = Clock::now() + period;
   bool sampled = false;
+  std::uint64_t link_faults = 0;
   std::unique_lock lock(mutex);
   for (bool last = false; !last; next = std::max(next + period, Clock::now())) {
     changed.wait_until(lock, next, [this] { return stopping; });
     if (abandoned) return;  // objects used by sensor and clock may be destroyed
     last = stopping;
     const bool wanted = !last || !sampled;  // the load has ended, so only a missing first sample is taken
-    const bool counts = last || clock() - counted >= counter_seconds;
+    const std::uint64_t faults = post ? post->guarding.records.link_faults() : 0;
+    const bool after_link_fault = faults > std::exchange(link_faults, faults);
+    const bool counts = last || after_link_fault || clock() - counted >= counter_seconds;
     lock.unlock();
     if (wanted) sample();
     if (is_abandoned()) return;
@@ -282,7 +286,7 @@ void Telemetry::State::run() {
     if (abandoned) return;
     sampled = true;
     if (counts) counted = clock();
-    enter(counters);
+    enter(counters, after_link_fault);
   }
   ended = true;
   changed.notify_all();

@@ -1,9 +1,13 @@
 #include "workload/common/findings.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "egt/core/units.hpp"
 
@@ -44,19 +48,71 @@ std::string hex(const Digest& digest) {
   return fmt::format("0x{}", to_string(digest));
 }
 
+std::string numbers_text(std::span<const int> numbers) {
+  const bool is_range = numbers.size() > 2 && numbers.back() - numbers.front() + 1 == std::ssize(numbers);
+  return is_range ? fmt::format("{} to {}", numbers.front(), numbers.back())
+                  : fmt::format("{}", fmt::join(numbers, ", "));
+}
+
+std::string multiprocessor_place(const DeviceInfo& info, std::span<const int> numbers,
+                                 const std::string& details) {
+  const bool is_host = info.backend == "host";
+  std::string place = fmt::format("{} {}{}", is_host ? "CPU" : "SM", numbers_text(numbers), details);
+  if (numbers.size() > 1) return place + " (no majority)";
+  return is_host ? place : place + fmt::format(" (SM {} shares its TPC)", numbers.front() ^ 1);
+}
+
 bool is_plausible(const Mismatches& report) {
   if (report.count == 0)
     return report.first_index == ~std::uint64_t{0} && report.samples == 0 && report.xor_or == 0;
   return report.first_index != ~std::uint64_t{0} && report.samples > 0 && report.xor_or != 0;
 }
 
+std::span<const Mismatches::Sample> samples_of(const Mismatches& found) {
+  return {found.sample, std::min<std::size_t>(found.samples, Mismatches::max_samples)};
+}
+
+Json error_map(const std::map<std::uint64_t, Mismatches::Sample>& words, std::uint64_t offset) {
+  if (words.size() < 2) return {};
+  // Fewer positions, or positions at smaller distances, often have a common divisor by chance.
+  constexpr std::size_t least_positions = 4;
+  constexpr std::uint64_t least_period = 64;
+  std::vector<std::uint64_t> offsets;
+  std::set<std::uint64_t> distances;
+  std::set<std::uint32_t> readers;
+  Json masks = Json::array();
+  std::uint32_t any = 0, each = ~0u;
+  std::uint64_t period = 0;
+  for (const auto& [index, word] : words) {
+    const std::uint64_t at = offset + index * sizeof(std::uint32_t);
+    if (!offsets.empty())
+      distances.insert(at - offsets.back()), period = std::gcd(period, at - offsets.back());
+    offsets.push_back(at);
+    if (word.reader != no_reader) readers.insert(word.reader);
+    const std::uint32_t mask = word.expected ^ word.actual;
+    any |= mask, each &= mask;
+    masks.push_back(hex(mask));
+  }
+  const bool is_even = distances.size() == 1 && words.size() > 2;
+  const bool is_periodic = is_even || (words.size() >= least_positions && period >= least_period);
+  return {{"first", offsets.front()},
+          {"last", offsets.back()},
+          {"stride", is_even ? Json(period) : Json()},
+          {"period", is_periodic ? Json(period) : Json()},
+          {"xor_or", hex(any)},
+          {"xor_and", hex(each)},
+          {"readers", readers.empty() ? Json() : Json(readers.size())},
+          {"offsets", offsets},
+          {"xors", masks}};
+}
+
 Mismatches::Sample lowest_sample(const Mismatches& found) {
-  const auto taken = std::min<std::uint64_t>(found.samples, Mismatches::max_samples);
-  return *std::min_element(found.sample, found.sample + std::max<std::uint64_t>(taken, 1),
+  const std::size_t taken = samples_of(found).size();
+  return *std::min_element(found.sample, found.sample + std::max<std::size_t>(taken, 1),
                            [](const auto& a, const auto& b) { return a.index < b.index; });
 }
 
-void show_mismatches(Fault& fault, const Mismatches& found) {
+void show_mismatches(Fault& fault, const Mismatches& found, std::uint64_t offset) {
   fault.count = found.count;
   if (found.samples == 0) {
     fault.where += fault.where.empty() ? "" : ": ";
@@ -64,8 +120,11 @@ void show_mismatches(Fault& fault, const Mismatches& found) {
     return;
   }
   const Mismatches::Sample sample = lowest_sample(found);
-  fault.offset = sample.index * sizeof(std::uint32_t);
+  fault.offset = offset + sample.index * sizeof(std::uint32_t);
   show_difference(fault, sample.expected, sample.actual);
+  std::map<std::uint64_t, Mismatches::Sample> words;
+  for (const Mismatches::Sample& one : samples_of(found)) words[one.index] = one;
+  fault.map = error_map(words, offset);
 }
 
 void show_difference(Fault& fault, std::uint32_t expected, std::uint32_t actual) {

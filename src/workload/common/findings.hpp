@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <span>
 #include <string>
 
 #include "egt/core/digest.hpp"
@@ -38,6 +40,22 @@ Fault fault_of(const Environment& environment, std::string kind, std::string det
 std::string hex(std::uint32_t word);
 std::string hex(const Digest& digest);
 
+/// "3", "1, 3" or "0 to 3".
+std::string numbers_text(std::span<const int> numbers);
+/// "SM 37, sub-partition 2: fp32 (SM 36 shares its TPC)" or "CPU 0, 1: fp32 (no majority)". `details`: the
+/// text after the numbers.
+std::string multiprocessor_place(const DeviceInfo& info, std::span<const int> numbers,
+                                 const std::string& details);
+
+/// The samples that were not dropped.
+std::span<const Mismatches::Sample> samples_of(const Mismatches& found);
+
+/// For a position that was not read by a multiprocessor.
+constexpr std::uint32_t no_reader = ~0u;
+/// `Fault::map`: offsets in bytes from `offset` on, XOR masks, and what they have in common. Null for less
+/// than two positions. `words`: wrong words, by index.
+Json error_map(const std::map<std::uint64_t, Mismatches::Sample>& words, std::uint64_t offset);
+
 /// The sample with the lowest index, or zeros if there is none.
 Mismatches::Sample lowest_sample(const Mismatches& found);
 
@@ -45,9 +63,9 @@ Mismatches::Sample lowest_sample(const Mismatches& found);
 /// that transferred nothing is detected.
 bool is_plausible(const Mismatches& report);
 
-/// Writes into a fault the count, offset and values of the lowest mismatch, or that words were not compared.
-/// `found.count` is above 0.
-void show_mismatches(Fault& fault, const Mismatches& found);
+/// Writes into a fault the count, offset and values of the lowest mismatch and the map of all samples, or
+/// that words were not compared. `found.count` is above 0. `offset`: of the verified words, in bytes.
+void show_mismatches(Fault& fault, const Mismatches& found, std::uint64_t offset = 0);
 
 /// Writes expected value, actual value and their XOR into a fault. Equal values leave these fields empty.
 void show_difference(Fault& fault, std::uint32_t expected, std::uint32_t actual);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -13,10 +14,13 @@ namespace egt {
 namespace {
 
 constexpr double probe_seconds = 30;
-
-std::span<const Mismatches::Sample> samples_of(const Mismatches& found) {
-  return {found.sample, std::min<std::size_t>(found.samples, Mismatches::max_samples)};
-}
+constexpr std::uint64_t search_words = 1u << 22;  ///< about 0.1 s
+constexpr std::size_t search_bytes = 1u << 20;    ///< copied at once
+constexpr std::size_t max_positions = 64;
+/// Bad cells of one column of the memory are a multiple of this distance apart.
+constexpr std::uint64_t column_words = 1u << 14;
+/// That unrelated memory errors are all read by one multiprocessor.
+constexpr double max_chance = 0.02;
 
 std::uint64_t offset_of(std::uint64_t block_offset, const Mismatches::Sample& sample) {
   return block_offset + sample.index * sizeof(std::uint32_t);
@@ -51,6 +55,65 @@ Result<CellProbe> probe_cell(Device& device, Stream& stream, const Buffer& pinne
   EGT_TRY(write(content));
   EGT_TRY(device.synchronize(stream, probe_seconds));
   return *probe;
+}
+
+void add_sample(Mismatches& to, const Mismatches::Sample& sample) {
+  to.sample[to.samples++] = sample;
+  to.xor_or |= sample.expected ^ sample.actual;
+  to.xor_and &= sample.expected ^ sample.actual;
+}
+
+Result<SecondReads> read_again(Device& device, Stream& stream, const Buffer& pinned, WordsView words,
+                               const Mismatches& found) {
+  const auto samples = samples_of(found);
+  auto* second = pinned.as<std::uint32_t>();
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    second[i] = ~samples[i].expected;  // until the copy arrives
+    EGT_TRY(device.copy(second + i, words.data + samples[i].index, sizeof *second, stream));
+  }
+  EGT_TRY(device.synchronize(stream, probe_seconds));
+  SecondReads all;
+  for (const Mismatches::Sample& one : samples) {
+    add_sample(*second++ == one.expected ? all.read_wrong : all.others, one);
+  }
+  all.read_wrong.count = all.read_wrong.samples;
+  all.others.count = found.count - all.read_wrong.count;
+  return all;
+}
+
+/// Words of one thread block are read by one multiprocessor also if the memory is at fault. Words of several
+/// blocks are, too, if they are a bad column and the distance of the blocks divides that of its cells.
+std::optional<int> faulty_reader(const Mismatches& read_wrong, int multiprocessors) {
+  std::set<std::uint32_t> blocks;
+  for (const Mismatches::Sample& one : samples_of(read_wrong)) {
+    blocks.insert(one.block);
+    for (const Mismatches::Sample& other : samples_of(read_wrong))
+      if (other.reader != one.reader ||
+          (other.block != one.block && (other.index - one.index) % column_words == 0))
+        return std::nullopt;
+  }
+  const auto repeats = static_cast<double>(blocks.size()) - 1;
+  if (repeats < 1 || std::pow(multiprocessors, -repeats) > max_chance) return std::nullopt;
+  return static_cast<int>(read_wrong.sample[0].reader);
+}
+
+Result<WrongWords> words_stored_wrong(Device& device, Stream& stream, WordsView words,
+                                      const Pattern& expected, std::uint64_t first) {
+  // Not allocated before, since memory that is used is not tested.
+  EGT_TRY_ASSIGN(const Buffer pinned, device.allocate_pinned(search_bytes));
+  WrongWords wrong;
+  const PatternFunction function(expected);
+  auto* const copy = pinned.as<std::uint32_t>();
+  const std::uint64_t end = std::min(words.count, first + search_words), most = pinned.bytes() / sizeof *copy;
+  for (std::uint64_t begin = first; begin < end && wrong.size() < max_positions; begin += most) {
+    const std::uint64_t count = std::min(most, end - begin);
+    EGT_TRY(device.copy(copy, words.data + begin, count * sizeof *copy, stream));
+    EGT_TRY(device.synchronize(stream, probe_seconds));
+    for (std::uint64_t i = begin; i < begin + count && wrong.size() < max_positions; ++i)
+      if (const std::uint32_t word = function(i); copy[i - begin] != word)
+        wrong[i] = {.index = i, .expected = word, .actual = copy[i - begin], .reader = no_reader};
+  }
+  return wrong;
 }
 
 std::string describe_bits(const Mismatches& found) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -47,6 +48,26 @@ struct CellProbe {
 /// for previously enqueued work.
 Result<CellProbe> probe_cell(Device& device, Stream& stream, const Buffer& pinned, WordsView word,
                              std::uint32_t content);
+
+/// `to` has room for it.
+void add_sample(Mismatches& to, const Mismatches::Sample& sample);
+
+/// The mismatches of a verification, divided by a second read of the sampled words.
+struct SecondReads {
+  Mismatches read_wrong = Mismatches::none();  ///< samples that are stored right
+  Mismatches others = Mismatches::none();      ///< its `count` includes the words without a sample
+};
+/// `pinned`: holds max_samples words. Waits for previously enqueued work.
+Result<SecondReads> read_again(Device& device, Stream& stream, const Buffer& pinned, WordsView words,
+                               const Mismatches& found);
+/// By index in the block.
+using WrongWords = std::map<std::uint64_t, Mismatches::Sample>;
+/// Searches `words` from index `first` on for words that are stored wrong, with an upper limit for their
+/// number and for the time. Waits for previously enqueued work.
+Result<WrongWords> words_stored_wrong(Device& device, Stream& stream, WordsView words,
+                                      const Pattern& expected, std::uint64_t first);
+/// The multiprocessor to blame for words that were only read wrong; none if the memory may be the cause.
+std::optional<int> faulty_reader(const Mismatches& read_wrong, int multiprocessors);
 
 /// "single bit 9", "bits 0x80000001", "bits 0x80000001 in each", "bits 0x0000ffff among them".
 std::string describe_bits(const Mismatches& found);

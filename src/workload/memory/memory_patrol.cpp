@@ -1,6 +1,7 @@
 #include "workload/memory/memory_patrol.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -20,6 +21,8 @@ double patrol_width(const LoadControl& load) {
 }
 
 constexpr double fill_deadline_seconds = 300;
+constexpr std::size_t diagnosis_bytes =
+    std::max(sizeof(CellProbe), Mismatches::max_samples * sizeof(std::uint32_t));
 
 std::uint64_t bytes_of(const std::vector<MemoryBlock>& blocks) {
   return blocks.empty() ? 0 : blocks.back().offset + blocks.back().words.bytes();
@@ -52,7 +55,7 @@ MemoryPatrol::MemoryPatrol(Environment& environment, std::vector<MemoryBlock> bl
 }
 
 Status MemoryPatrol::prepare() {
-  EGT_TRY_ASSIGN(probe_, device_.allocate_pinned(sizeof(CellProbe)));
+  EGT_TRY_ASSIGN(probe_, device_.allocate_pinned(diagnosis_bytes));
   for (std::size_t block = 0; block < blocks_.size(); ++block)
     EGT_TRY(device_.fill(blocks_[block].words, courses_[block].pattern(), in_flight_->stream()));
   return device_.synchronize(in_flight_->stream(), fill_deadline_seconds);
@@ -361,9 +364,27 @@ void MemoryPatrol::count_verification(const Check& check, const Mismatches& foun
   figures_.mismatches += found.count;
 }
 
-/// Diagnoses one wrong word: stored or only read wrong, and whether the cell holds both values.
-Status MemoryPatrol::report_mismatch(const Check& check, const Mismatches& found,
-                                     const Mismatches::Sample& sample) {
+/// Diagnoses one wrong word: stored or only read wrong, and whether the cell holds both values. Words that a
+/// faulty multiprocessor read wrong are reported separately. Other words in the same block may be bad memory.
+Status MemoryPatrol::report_mismatch(const Check& check, Mismatches found, Mismatches::Sample sample) {
+  const MemoryBlock& block = blocks_[check.block];
+  WrongWords words;
+  if (!check.rewritten) {
+    EGT_TRY_ASSIGN(const SecondReads again,
+                   read_again(device_, in_flight_->stream(), probe_, block.words, found));
+    if (found.count > Mismatches::max_samples) {
+      EGT_TRY_ASSIGN(words, words_stored_wrong(device_, in_flight_->stream(), block.words, check.expected,
+                                               found.first_index));
+    }
+    if (const auto reader = faulty_reader(again.read_wrong, device_.info().multiprocessors)) {
+      report_reader(check, *reader, again.read_wrong);
+      found = again.others;
+      if (found.samples == 0 && words.empty()) return {};
+      if (found.samples == 0) add_sample(found, words.begin()->second);
+      sample = lowest_sample(found);
+    }
+  }
+  for (const Mismatches::Sample& one : samples_of(found)) words[one.index] = one;
   // Final content of the word after all work enqueued so far.
   const std::uint32_t content = PatternFunction(courses_[check.block].pattern())(sample.index);
   EGT_TRY_ASSIGN(const CellProbe probe,
@@ -373,11 +394,21 @@ Status MemoryPatrol::report_mismatch(const Check& check, const Mismatches& found
       fmt::format("{}, {}, {}, {}", check.place, describe_bits(found),
                   check.rewritten ? describe_rewritten(probe, content) : describe_second_read(probe, sample),
                   describe_cell(probe));
-  fault.offset = blocks_[check.block].offset + sample.index * sizeof(std::uint32_t);
+  fault.offset = block.offset + sample.index * sizeof(std::uint32_t);
   show_difference(fault, sample.expected, sample.actual);
   fault.count = found.count;
+  fault.map = error_map(words, block.offset);
   environment_.records.emit(fault);
   return {};
+}
+
+void MemoryPatrol::report_reader(const Check& check, int reader, const Mismatches& read_wrong) {
+  Fault fault = fault_of(environment_, "multiprocessor", "pattern", "memory", step_);
+  fault.where = fmt::format(
+      "{}, {}, {}", multiprocessor_place(device_.info(), std::array{reader}, ": stored right, read wrong"),
+      check.place, describe_bits(read_wrong));
+  show_mismatches(fault, read_wrong, blocks_[check.block].offset);
+  environment_.records.emit(fault);
 }
 
 }  // namespace egt

@@ -161,7 +161,8 @@ class MemoryPatrol {
   void count_enqueued(const Check& check);
   void count_verification(const Check& check, const Mismatches& found, double device_ms);
   void count_turns(const Evidence& evidence, double turns, double device_ms);
-  Status report_mismatch(const Check& check, const Mismatches& found, const Mismatches::Sample& sample);
+  Status report_mismatch(const Check& check, Mismatches found, Mismatches::Sample sample);
+  void report_reader(const Check& check, int reader, const Mismatches& read_wrong);
   void compare_with_host(float actual, std::uint32_t operand, int iterations, std::uint64_t offset,
                          std::string where);
   void report_disagreement(std::uint64_t offset, const Evidence& evidence, std::string where);
@@ -177,7 +178,7 @@ class MemoryPatrol {
   std::uint64_t held_bytes_;
   double worked_ms_ = 0;  ///< device time since the last pause
   MemoryLedger ledger_;
-  Buffer probe_;  ///< pinned: a CellProbe
+  Buffer probe_;  ///< pinned: a CellProbe, or words that are read again
   const int buffer_iterations_;
   std::size_t next_operand_ = 0;  ///< block index
   Pace turn_pace_;

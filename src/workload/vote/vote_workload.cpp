@@ -20,13 +20,6 @@ constexpr double round_seconds = 0.25, time_share = 0.001;
 constexpr int first_iterations = 16;
 constexpr double vote_stop_seconds = 10;
 
-/// "3", "1, 3" or "0 to 3".
-std::string numbers_text(std::span<const int> numbers) {
-  const bool is_range = numbers.size() > 2 && numbers.back() - numbers.front() + 1 == std::ssize(numbers);
-  return is_range ? fmt::format("{} to {}", numbers.front(), numbers.back())
-                  : fmt::format("{}", fmt::join(numbers, ", "));
-}
-
 }  // namespace
 
 /// The first round shows which voters and units there are, the second one how long it takes.
@@ -134,15 +127,12 @@ Status VoteWorkload::judge(const std::stop_token& stop) {
   return {};
 }
 
-/// "SM 37, sub-partition 2: fp32, fp64 (SM 36 shares its TPC)", "CPU 0, 1: fp32 (no majority)"
 std::string VoteWorkload::place_of(const Dissent& dissent) const {
   std::vector<std::string> units;
   for (const int unit : dissent.units) units.emplace_back(compute_unit_names[unit]);
-  std::string place = fmt::format("{} {}", is_host() ? "CPU" : "SM", numbers_text(dissent.voters));
-  if (!is_host()) place += fmt::format(", sub-partition {}", numbers_text(dissent.parts));
-  place += fmt::format(": {}", fmt::join(units, ", "));
-  if (dissent.voters.size() > 1) return place + " (no majority)";
-  return is_host() ? place : place + fmt::format(" (SM {} shares its TPC)", dissent.voters.front() ^ 1);
+  const std::string parts = is_host() ? "" : fmt::format(", sub-partition {}", numbers_text(dissent.parts));
+  return multiprocessor_place(environment_.device.info(), dissent.voters,
+                              fmt::format("{}: {}", parts, fmt::join(units, ", ")));
 }
 
 Status VoteWorkload::finish(const Shutdown& ending) {

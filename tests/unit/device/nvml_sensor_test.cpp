@@ -58,11 +58,16 @@ TEST(NvmlSensor, ReadsAllThatTheDriverAnswers) {
 TEST(NvmlSensor, ReadsCounters) {
   const NvmlScript script(healthy_gpu +
                           "ecc_uncorrected 1\nremapped_corrected 2\nremapped_uncorrected 1\n"
-                          "remap_pending 1\npcie_generation 1\npcie_width 8\n");
+                          "remap_pending 1\npcie_generation 1\npcie_width 8\n"
+                          "ecc_corrected.2 3\necc_uncorrected.7 1\n");
   const auto sensor = open_healthy();
   const SensorCounters c = counters_of(*sensor);
   EXPECT_EQ(c.ecc_corrected, 3u);
   EXPECT_EQ(c.ecc_uncorrected, 1u);
+  EXPECT_STREQ(ecc_places[2], "device_memory");
+  EXPECT_EQ(c.ecc_at[2].corrected, 3u);
+  EXPECT_EQ(c.ecc_at[7].uncorrected, 1u);
+  EXPECT_FALSE(c.ecc_at[1].corrected || c.ecc_at[2].uncorrected || c.ecc_at[7].corrected);
   EXPECT_EQ(c.remapped_rows, 3u);
   EXPECT_EQ(c.remapped_rows_uncorrected, 1u);
   EXPECT_EQ(c.remap_pending, true);

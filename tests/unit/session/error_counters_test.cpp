@@ -238,6 +238,42 @@ TEST(ErrorCounterMonitor, TellsWhereAndWhenAFaultShowed) {
   EXPECT_EQ(reported.faults[0].count, 3u);
 }
 
+TEST(ErrorCounterMonitor, UncorrectableErrorsHaveTheirPlace) {
+  const Told reported = run(ok +
+                            "at 10 ecc_uncorrected 3\necc_uncorrected.2 0\nat 10 ecc_uncorrected.2 2\n"
+                            "ecc_uncorrected.7 5\nat 10 ecc_uncorrected.7 6\n");
+  ASSERT_EQ(reported.faults.size(), 1u);
+  EXPECT_EQ(reported.faults[0].where, "uncorrectable memory errors (ECC): 2 in device memory, 1 in sram");
+  EXPECT_EQ(reported.counters["ecc_uncorrected_sram"],
+            (Json{{"before", 5}, {"after", 6}, {"moved", {{"train", 1}}}}));
+  EXPECT_FALSE(reported.counters.contains("ecc_corrected_sram"));
+}
+
+TEST(ErrorCounterMonitor, LinkCountersThatMovedAreReportedAfterALinkFault) {
+  ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, {});
+  SensorCounters counters;
+  counters.pcie_replay = 1;
+  counters.nvlinks = {{.link = 3, .up = true, .crc = 0, .replay = 0, .recovery = 0, .recovery_failed = 0}};
+  const auto told_at = [&](double seconds, bool after_link_fault) {
+    LedgerMoment moment = at(seconds);
+    moment.after_link_fault = after_link_fault;
+    return monitor.look(moment, counters).notices;
+  };
+  EXPECT_THAT(told_at(0, false), IsEmpty());
+  counters.pcie_replay = 3;
+  counters.nvlinks[0].replay = 7;
+  EXPECT_THAT(told_at(5, true),
+              ::testing::Contains("rank 2: link counters after a link fault: NVLink 3: 0 CRC "
+                                  "errors, 7 replays, 0 recoveries, 0 failed, PCIe: 2 replays"));
+  EXPECT_THAT(told_at(6, true), ElementsAreArray({"rank 2: link counters after a link fault: unchanged"}));
+  EXPECT_THAT(told_at(7, true), IsEmpty()) << "reported once";
+  counters.pcie_replay = 4;
+  EXPECT_THAT(told_at(10, false), IsEmpty());
+  LedgerMoment moment = at(0);
+  moment.after_link_fault = true;
+  EXPECT_THAT(ErrorCounterMonitor({}, {}).look(moment, SensorCounters{}).notices, IsEmpty());
+}
+
 TEST(ErrorCounterMonitor, KeepsBeforeAfterAndThePhaseOfEachMove) {
   const Told reported =
       run(ok +

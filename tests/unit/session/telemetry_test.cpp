@@ -75,6 +75,28 @@ TEST(Telemetry, CountersBeforeAndAfter) {
   EXPECT_TRUE(counters["nvlink_crc"]["before"].is_null());
 }
 
+/// The clock stands, so the periodic reading is never due.
+TEST(Telemetry, ALinkFaultHasTheCountersReadAtOnce) {
+  const auto sensor = std::make_shared<FakeSensor>();
+  Guarded guarded;
+  Telemetry telemetry(sensor, 0.02, Clock::now(), guarded.guarding_by_clock());
+  wait_for_reads(*sensor, 3);
+  EXPECT_EQ(telemetry.counters()["pcie_replay"]["after"], 0);
+  Fault fault;
+  fault.kind = "link";
+  guarded.records.emit(fault);
+  wait_for_reads(*sensor, sensor->reads + 3);
+  const Json read = telemetry.counters()["pcie_replay"]["after"];
+  EXPECT_GT(read, 0);
+  wait_for_reads(*sensor, sensor->reads + 3);
+  EXPECT_EQ(telemetry.counters()["pcie_replay"]["after"], read) << "once per fault";
+  telemetry.stop();
+  int told = 0;
+  for (const Json& notice : guarded.reported(RecordKind::notice))
+    told += notice["text"].get<std::string>().starts_with("rank 2: link counters after a link fault: PCIe: ");
+  EXPECT_EQ(told, 1);
+}
+
 TEST(Telemetry, AShortRunHasASampleToo) {
   const auto sensor = std::make_shared<FakeSensor>();
   Telemetry telemetry(sensor, 60, Clock::now());

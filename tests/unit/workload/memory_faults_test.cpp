@@ -129,6 +129,8 @@ TEST(MemoryWorkload, ASecondReadTellsWhatWasOnlyReadWrong) {
   EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("bits 0x00000011 in each"));
   EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("as expected): stored right, read wrong"));
   EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("not stuck"));
+  EXPECT_EQ(fault["map"]["offsets"], (Json{200, 240, 280}));
+  EXPECT_EQ(fault["map"]["readers"], 1);
 }
 
 TEST(MemoryWorkload, AWrongWordInAPassSaysWhichPassAndThatItIsRewritten) {
@@ -144,6 +146,133 @@ TEST(MemoryWorkload, TellsTheSameUnderALoweredDuty) {
     for (Json* fault : {&lowered, &full}) fault->erase("time");
     EXPECT_EQ(lowered, full);
   }
+}
+
+/// The map of words whose indices and XOR masks are these.
+Json map_of(const std::vector<std::pair<std::uint64_t, std::uint32_t>>& wrong) {
+  WrongWords words;
+  for (const auto& [index, mask] : wrong)
+    words[index] = {.index = index, .expected = 0xFF, .actual = 0xFF ^ mask, .reader = no_reader};
+  return error_map(words, 1000);
+}
+
+TEST(ErrorMap, SummarizesItsPositions) {
+  EXPECT_TRUE(map_of({}).is_null());
+  EXPECT_TRUE(map_of({{7, 1}}).is_null());
+  EXPECT_EQ(map_of({{7, 1}, {9, 3}}), (Json{{"first", 1028},
+                                            {"last", 1036},
+                                            {"stride", nullptr},
+                                            {"period", nullptr},
+                                            {"xor_or", "0x00000003"},
+                                            {"xor_and", "0x00000001"},
+                                            {"readers", nullptr},
+                                            {"offsets", {1028, 1036}},
+                                            {"xors", {"0x00000001", "0x00000003"}}}));
+  EXPECT_EQ(map_of({{0, 1}, {1, 1}, {2, 1}})["stride"], 4) << "words in a row";
+  const Json some = map_of({{0, 1}, {256, 1}, {1024, 1}, {1280, 1}});
+  EXPECT_EQ(some["stride"], nullptr);
+  EXPECT_EQ(some["period"], 1024);
+  EXPECT_EQ(map_of({{0, 1}, {256, 1}, {1024, 1}})["period"], nullptr) << "too few";
+  EXPECT_EQ(map_of({{0, 1}, {8, 1}, {24, 1}, {32, 1}})["period"], nullptr) << "too close";
+}
+
+TEST(ErrorMap, CountsReaders) {
+  WrongWords words;
+  for (std::uint32_t i = 0; i < 6; ++i) words[i] = {.index = i, .actual = 1, .reader = i % 3};
+  words[9] = {.index = 9, .actual = 1, .reader = no_reader};
+  EXPECT_EQ(error_map(words, 0)["readers"], 3);
+}
+
+/// Words that thread blocks of one multiprocessor read wrong; `block` and distance are those of 132 of them.
+Mismatches read_by_one() {
+  Mismatches found = Mismatches::none();
+  for (const auto& [index, block] : {std::pair(4000u, 1u), {4001u, 1u}, {274'500u, 133u}})
+    found.sample[found.samples++] = {index, 0, 1u << block % 7, 37, block};
+  found.count = found.samples;
+  return found;
+}
+
+TEST(FaultyReader, IsTheOneThatReadWordsOfSeveralBlocksWrong) {
+  EXPECT_EQ(faulty_reader(read_by_one(), 132), 37);
+}
+
+TEST(FaultyReader, IsNotBlamedForWhatTheMemoryMayCause) {
+  EXPECT_FALSE(faulty_reader(Mismatches::none(), 132));
+  EXPECT_FALSE(faulty_reader(read_by_one(), 1)) << "no other could read them";
+  EXPECT_FALSE(faulty_reader(read_by_one(), 2)) << "by chance";
+  Mismatches another = read_by_one();
+  another.sample[1].reader = 38;
+  EXPECT_FALSE(faulty_reader(another, 132));
+  Mismatches one_block = read_by_one();
+  one_block.samples = one_block.count = 2;
+  EXPECT_FALSE(faulty_reader(one_block, 132));
+  Mismatches column = read_by_one();
+  column.sample[2].index = column.sample[0].index + (std::uint64_t{1} << 18);
+  EXPECT_FALSE(faulty_reader(column, 132));
+}
+
+/// One multiprocessor of many makes `flip` wrong when it reads the first block of memory; the words are
+/// stored right, except those of `stored`.
+class BadReaderDevice : public ForwardingDevice {
+ public:
+  BadReaderDevice(Flip read, Flip stored)
+      : ForwardingDevice(small_host_device()), info_(ForwardingDevice::info()), read_(read), stored_(stored) {
+    info_.backend = "cuda";
+    info_.multiprocessors = 132;
+  }
+  const DeviceInfo& info() const override { return info_; }
+  std::atomic<bool> is_next = false;
+
+ protected:
+  Status enqueue_checked(const Operation& operation, Stream& s) override {
+    const auto* const read = std::get_if<Verify>(&operation);
+    if (!read || !is_next.exchange(false)) return ForwardingDevice::enqueue_checked(operation, s);
+    EGT_TRY(flip(read->words, stored_, s));
+    EGT_TRY(flip(read->words, read_, s));
+    EGT_TRY(ForwardingDevice::enqueue_checked(operation, s));
+    EGT_TRY(flip(read->words, read_, s));
+    EGT_TRY(synchronize(s, 60));
+    for (std::uint32_t i = 0; Mismatches::Sample & sample : read->report->sample)
+      sample.reader = 37, sample.block = i++;
+    return {};
+  }
+
+ private:
+  DeviceInfo info_;
+  const Flip read_, stored_;
+};
+
+/// Offsets of the faults, by kind.
+std::map<std::string, std::vector<std::uint64_t>> faults_of_reader(Flip read, Flip stored) {
+  auto device = std::make_unique<BadReaderDevice>(read, stored);
+  BadReaderDevice& bad = *device;
+  World world(std::move(device));
+  MemoryWorkload memory(world.environment, fill_of(2 << 20));
+  EXPECT_TRUE(memory.prepare().ok());
+  bad.is_next = true;
+  EXPECT_TRUE(memory.finish(false).ok());
+  EXPECT_EQ(figure(memory, "mismatches"), read.count + stored.count);
+  std::map<std::string, std::vector<std::uint64_t>> offsets;
+  for (const Json& fault : world.faults()) {
+    const std::string kind = fault["kind"], where = fault["where"];
+    offsets[kind].push_back(fault["offset"]);
+    const bool is_reader = kind == "multiprocessor";
+    EXPECT_EQ(fault["count"], is_reader ? read.count : stored.count);
+    EXPECT_THAT(where,
+                HasSubstr(is_reader ? "SM 37: stored right, read wrong (SM 36 shares its TPC), block 1 of"
+                                    : "(same): stored wrong, not stuck"));
+    EXPECT_EQ(fault["blame"], "certain");
+  }
+  return offsets;
+}
+
+TEST(MemoryWorkload, WordsThatOneMultiprocessorReadsWrongAreNoMemoryFault) {
+  const Flip read{.first = 50, .count = 3, .stride = 10, .mask = 0x11}, none{.count = 0};
+  const Flip stored{.first = 7, .count = 2, .stride = 1, .mask = 0x20};
+  using Offsets = std::map<std::string, std::vector<std::uint64_t>>;
+  EXPECT_EQ(faults_of_reader(read, none), (Offsets{{"multiprocessor", {200}}}));
+  EXPECT_EQ(faults_of_reader(none, stored), (Offsets{{"memory", {28}}})) << "read by one, but stored wrong";
+  EXPECT_EQ(faults_of_reader(read, stored), (Offsets{{"memory", {28}}, {"multiprocessor", {200}}}));
 }
 
 TEST(MemoryInjection, EachGivesOneFaultWithItsMask) {
@@ -172,6 +301,7 @@ TEST(MemoryInjection, EachGivesOneFaultWithItsMask) {
     EXPECT_EQ(record.body["xor"], (*injection)["mask"]);
     EXPECT_EQ(record.body["step"], (*injection)["struck_step"]);
     EXPECT_EQ(record.body["count"], 1);
+    EXPECT_FALSE(record.body.contains("map"));
     EXPECT_THAT(record.body["where"].get<std::string>(), HasSubstr("(same): stored wrong, not stuck"));
   }
   EXPECT_EQ(struck.size(), 4u);
@@ -195,6 +325,11 @@ TEST(MemoryInjection, ManyWordsAreOneIncident) {
   const std::uint64_t hit = words / std::gcd(words, 4096u);
   EXPECT_GE(hit, 64u);
   EXPECT_EQ(faults[0]["count"], hit) << "each of such words of a block is hit once";
+  const Json& map = faults[0]["map"];
+  EXPECT_GE(map["offsets"].size(), 64u);
+  EXPECT_LE(map["offsets"].size(), 64u + Mismatches::max_samples);
+  EXPECT_EQ(map["first"], faults[0]["offset"]);
+  EXPECT_EQ(map["period"], 4 * std::gcd(words, 4096u));
   EXPECT_EQ(figure(memory, "mismatches"), hit);
 }
 
