@@ -244,7 +244,12 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
   if (injection.peer && injection.layer)
     return wrong_injection(injection,
                            "a copy from a peer is no collective with a layer; leave one of them out");
-  if (injection.layer && !is_collective && *injection.layer > layers)
+  const bool is_vote = injection.kind == InjectionKind::multiprocessor;
+  if (is_vote && injection.layer.value_or(1) > compute_units)
+    return wrong_injection(injection, fmt::format("of a multiprocessor, use layer 1 to {}: the units in the "
+                                                  "table of docs/checks.md",
+                                                  compute_units));
+  if (injection.layer && !is_collective && !is_vote && *injection.layer > layers)
     return wrong_injection(injection, fmt::format("the network has {} layers; use 1 to {}", layers, layers));
   if (burn.steps && injection.step >= *burn.steps)
     return wrong_injection(

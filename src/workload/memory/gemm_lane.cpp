@@ -26,13 +26,19 @@ std::int64_t inner(std::int64_t rows, Precision precision) {
   return is_narrow(precision) ? 2 * rows : rows;
 }
 
+/// Every third operands are those of an exact band, since their fewer random bits draw less power.
+constexpr std::uint64_t exact_every = 3;
+
 /// The band of the `number`th operands in this precision.
 std::size_t band_of(Precision precision, std::uint64_t number, bool is_host) {
-  std::vector<std::size_t> own;
-  for (std::size_t i = 0; i < operand_bands().size(); ++i)
-    if (operand_bands()[i].precision == precision && !(is_host && operand_bands()[i].is_slow_on_cpus))
-      own.push_back(i);
-  return own[number % own.size()];
+  std::vector<std::size_t> exact, rounded;
+  for (std::size_t i = 0; i < operand_bands().size(); ++i) {
+    const OperandBand& band = operand_bands()[i];
+    if (band.precision == precision && !(is_host && band.is_slow_on_cpus))
+      (band.is_exact ? exact : rounded).push_back(i);
+  }
+  if (rounded.empty()) return exact[number % exact.size()];
+  return number % exact_every == 0 ? exact[number / exact_every % exact.size()] : rounded.front();
 }
 
 bool repeats(const Injection& injection) {

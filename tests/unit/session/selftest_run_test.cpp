@@ -62,8 +62,8 @@ TEST(SelftestVerdict, APartThatFailedForAReasonOfItsOwnIsToldOf) {
   EXPECT_EQ(judged(records_of(plan), run).exit_code, 0);
   std::vector<Record> events = records_of(plan);
   std::erase_if(events, [&](const Record& record) {
-    return record.kind == RecordKind::injection && record.body["kind"].get<std::string>().starts_with("memory") &&
-           record.body["rank"] == 1;
+    return record.kind == RecordKind::injection &&
+           record.body["kind"].get<std::string>().starts_with("memory") && record.body["rank"] == 1;
   });
   EXPECT_EQ(judged(events, run).exit_code, 4) << "nothing was put into this rank's memory";
 }

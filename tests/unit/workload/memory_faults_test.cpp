@@ -562,7 +562,7 @@ TEST(MemoryWorkload, OperandsTakeEveryBandInTurn) {
   ASSERT_TRUE(memory.prepare().ok());
   ASSERT_TRUE(memory.start().ok());
   const auto bands = [&] { return memory.report().figures.at("operand_bands"); };
-  EXPECT_TRUE(eventually([&] { return bands().value("fp32", Json::object()).size() == 5; }))
+  EXPECT_TRUE(eventually([&] { return bands().value("fp32", Json::object()).size() == 6; }))
       << "all but subnormal numbers, which are slow on CPUs: " << bands();
   const Json all = bands();
   for (const Json& shares : all) {
