@@ -2,7 +2,8 @@
 from program import *
 
 # Steps are so short that some complete within a few seconds even on a busy machine.
-HOT = ["--memory", "0", "--no-io", "--layers", "32,48,16", "--batch", "16"]
+SHORT = ["--layers", "32,48,16", "--batch", "16"]
+HOT = ["--memory", "0", "--no-io", *SHORT]
 
 
 class Guard(ProgramTest):
@@ -34,7 +35,7 @@ class Guard(ProgramTest):
         self.assertTrue(any("rank 1" in reason and "limit of 85 C" in reason for reason in result["reasons"]), told)
 
     def test_memory_pressure_shrinks_the_fill(self):
-        done, result = self.inject("memory-pressure:rank=1,step=5", "--duration", "10s", "--memory", "64MB", "--no-io")
+        done, result = self.inject("memory-pressure:rank=1,step=5", "--duration", "10s", "--memory", "64MB", "--no-io", *SHORT)
         told = self.check_told(done, result, "memory-pressure")
         self.assertEqual((done.returncode, result["verdict"]), (0, "pass"), told)
         pressed, other = self.part(result, "memory", 1), self.part(result, "memory", 0)

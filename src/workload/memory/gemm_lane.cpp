@@ -29,18 +29,6 @@ std::int64_t inner(std::int64_t rows, Precision precision) {
 /// Every third operands are those of an exact band, since their fewer random bits draw less power.
 constexpr std::uint64_t exact_every = 3;
 
-/// The band of the `number`th operands in this precision.
-std::size_t band_of(Precision precision, std::uint64_t number, bool is_host) {
-  std::vector<std::size_t> exact, rounded;
-  for (std::size_t i = 0; i < operand_bands().size(); ++i) {
-    const OperandBand& band = operand_bands()[i];
-    if (band.precision == precision && !(is_host && band.is_slow_on_cpus))
-      (band.is_exact ? exact : rounded).push_back(i);
-  }
-  if (rounded.empty()) return exact[number % exact.size()];
-  return number % exact_every == 0 ? exact[number / exact_every % exact.size()] : rounded.front();
-}
-
 bool repeats(const Injection& injection) {
   return injection.lasting.value_or(Lasting::once) != Lasting::once;
 }
@@ -72,11 +60,61 @@ GemmLane::GemmLane(Environment& environment, ProductRates rates, std::unique_ptr
 
 Status GemmLane::prepare() {
   EGT_TRY_ASSIGN(results_, device_.allocate(bytes_for(max_rows_)));
-  return {};
+  return try_bands();
+}
+
+/// A library may flush or align small numbers, or keep fewer bits of its sums. With such a band, nearly every
+/// element is wrong, and it is left out. A faulty device has few wrong ones, and keeps the band. int8 is
+/// exact. All rows fit VerifyExactGemm::max_located_rows, so every wrong element counts.
+Status GemmLane::try_bands() {
+  constexpr double max_wrong_share = 0.125;
+  static_assert(fewest_rows <= VerifyExactGemm::max_located_rows);
+  const auto terms = [this](Precision precision) { return inner(max_rows_, precision); };
+  std::uint64_t words_bytes = 0;
+  for (const auto& [precision, rate] : rates_)
+    words_bytes = std::max(words_bytes, 2 * static_cast<std::uint64_t>(fewest_rows * terms(precision)) *
+                                            size_of(storage_type(precision)));
+  EGT_TRY_ASSIGN(const Buffer words, device_.allocate(words_bytes));
+  for (std::size_t index = 0; index < operand_bands().size(); ++index) {
+    const OperandBand& band = operand_bands()[index];
+    if (!rates_.contains(band.precision) || !band.is_exact || band.precision == Precision::int8) continue;
+    if (band.is_slow_on_cpus && device_.info().backend == "host") {
+      left_out_.insert(index);
+      continue;
+    }
+    const BlockGemm trial{.precision = band.precision,
+                          .rows = fewest_rows,
+                          .inner = terms(band.precision),
+                          .band = index,
+                          .seed = environment_.seed};
+    const Gemm gemm = trial.on(words.data(), results_.data());
+    EGT_TRY(pipeline_->submit(
+        [&](Stream& stream, Evidence* on_device) -> Status {
+          EGT_TRY(
+              device_.fill({words.as<std::uint32_t>(), 2 * trial.matrix_words()}, trial.operands(), stream));
+          EGT_TRY(device_.gemm(gemm, stream));
+          return device_.verify_exact_gemm(gemm, band.granule, &on_device->gemm, stream);
+        },
+        [this, index, all = static_cast<double>(gemm.d.count())](const Evidence& evidence, double) {
+          if (static_cast<double>(evidence.gemm.wrong) > max_wrong_share * all) left_out_.insert(index);
+          return Status();
+        },
+        {}));
+  }
+  return pipeline_->drain(OperationPipeline::deadline_seconds);
+}
+
+std::size_t GemmLane::band_of(Precision precision, std::uint64_t number) const {
+  std::vector<std::size_t> exact, rounded;
+  for (std::size_t i = 0; i < operand_bands().size(); ++i)
+    if (operand_bands()[i].precision == precision && !left_out_.contains(i))
+      (operand_bands()[i].is_exact ? exact : rounded).push_back(i);
+  if (exact.empty() || (number % exact_every != 0 && !rounded.empty())) return rounded.front();
+  return exact[(rounded.empty() ? number : number / exact_every) % exact.size()];
 }
 
 std::size_t GemmLane::wanted(std::size_t blocks) const {
-  constexpr std::size_t most = 4, sparing = 16;
+  constexpr std::size_t most = 6, sparing = 16;
   if (environment_.load.lead() == LoadLead::products) return std::clamp<std::size_t>(blocks / 4, 1, most);
   return std::min(most, blocks / sparing);
 }
@@ -114,7 +152,7 @@ std::optional<GemmLane::Plan> GemmLane::plan(std::uint64_t bytes, std::int64_t s
   Plan plan{
       .precision = precision, .rows = rows_in(bytes, precision), .name = period * names_of_a_period + number};
   if (plan.rows == 0) return std::nullopt;
-  plan.band = band_of(precision, is_narrow ? turn / narrow_.size() : turn, device_.info().backend == "host");
+  plan.band = band_of(precision, is_narrow ? turn / narrow_.size() : turn);
   plan.seed = mix64((environment_.seed ^ seed_salt) + plan.name * 0x9E3779B97F4A7C15ull);
   return plan;
 }

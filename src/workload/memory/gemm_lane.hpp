@@ -92,6 +92,9 @@ class GemmLane {
   /// Removes a freed block; nothing may be enqueued.
   void drop(std::size_t block);
 
+  /// Bands that are not used here, by index in operand_bands(): this library's GEMMs are not exact with them,
+  /// or slow.
+  const std::set<std::size_t>& left_out() const { return left_out_; }
   /// Device time since the last call, in ms.
   double take_worked_ms() { return std::exchange(worked_ms_, 0); }
   GemmFigures figures() const;
@@ -124,6 +127,9 @@ class GemmLane {
   GemmLane(Environment& environment, ProductRates rates, std::unique_ptr<OperationPipeline> pipeline,
            std::int64_t max_rows);
   Status prepare();
+  Status try_bands();
+  /// The band of the `number`th operands in this precision.
+  std::size_t band_of(Precision precision, std::uint64_t number) const;
   bool may_multiply(std::size_t blocks);
   void count_work(double device_ms);
   std::int64_t rows_in(std::uint64_t bytes, Precision precision) const;
@@ -151,6 +157,7 @@ class GemmLane {
   std::vector<Precision> narrow_;  ///< 8-bit precisions of the device
   const std::int64_t max_rows_;
   Buffer results_;
+  std::set<std::size_t> left_out_;
   std::deque<Operands> operands_;  ///< the first two are multiplied while the next are prepared
   std::uint64_t period_ = 0, begun_in_period_ = 0;  ///< in periods of period_steps steps
   std::int64_t step_ = -1;

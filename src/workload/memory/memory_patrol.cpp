@@ -366,40 +366,50 @@ void MemoryPatrol::count_verification(const Check& check, const Mismatches& foun
 
 /// Diagnoses one wrong word: stored or only read wrong, and whether the cell holds both values. Words that a
 /// faulty multiprocessor read wrong are reported separately. Other words in the same block may be bad memory.
+/// If the device fails during the diagnosis, the words are reported all the same.
 Status MemoryPatrol::report_mismatch(const Check& check, Mismatches found, Mismatches::Sample sample) {
   const MemoryBlock& block = blocks_[check.block];
   WrongWords words;
-  if (!check.rewritten) {
-    EGT_TRY_ASSIGN(const SecondReads again,
-                   read_again(device_, in_flight_->stream(), probe_, block.words, found));
-    if (found.count > Mismatches::max_samples) {
-      EGT_TRY_ASSIGN(words, words_stored_wrong(device_, in_flight_->stream(), block.words, check.expected,
-                                               found.first_index));
-    }
-    if (const auto reader = faulty_reader(again.read_wrong, device_.info().multiprocessors)) {
-      report_reader(check, *reader, again.read_wrong);
-      found = again.others;
+  std::optional<CellProbe> probe;
+  const std::uint64_t first = found.first_index;
+  // Final content of the word after all work enqueued so far.
+  const auto content = [&] { return PatternFunction(courses_[check.block].pattern())(sample.index); };
+  const auto diagnose = [&]() -> Status {
+    Stream& stream = in_flight_->stream();
+    if (!check.rewritten) {
+      EGT_TRY_ASSIGN(const SecondReads again, read_again(device_, stream, probe_, block.words, found));
+      if (const auto reader = faulty_reader(again.read_wrong, device_.info().multiprocessors)) {
+        report_reader(check, *reader, again.read_wrong);
+        found = again.others;
+      }
+      if (found.count > samples_of(found).size()) {
+        EGT_TRY_ASSIGN(words, words_stored_wrong(device_, stream, block.words, check.expected, first));
+      }
       if (found.samples == 0 && words.empty()) return {};
       if (found.samples == 0) add_sample(found, words.begin()->second);
       sample = lowest_sample(found);
     }
-  }
+    EGT_TRY_ASSIGN(probe, probe_cell(device_, stream, probe_, word(check.block, sample.index), content()));
+    return {};
+  };
+  const Status diagnosed = diagnose();
+  if (diagnosed.ok() && !probe) return {};  // all wrong words were those of a multiprocessor
   for (const Mismatches::Sample& one : samples_of(found)) words[one.index] = one;
-  // Final content of the word after all work enqueued so far.
-  const std::uint32_t content = PatternFunction(courses_[check.block].pattern())(sample.index);
-  EGT_TRY_ASSIGN(const CellProbe probe,
-                 probe_cell(device_, in_flight_->stream(), probe_, word(check.block, sample.index), content));
   Fault fault = fault_of(environment_, "memory", "pattern", "memory", step_);
-  fault.where =
-      fmt::format("{}, {}, {}, {}", check.place, describe_bits(found),
-                  check.rewritten ? describe_rewritten(probe, content) : describe_second_read(probe, sample),
-                  describe_cell(probe));
+  fault.where = fmt::format("{}, {}", check.place, describe_bits(found));
+  if (probe)
+    fault.where += fmt::format(
+        ", {}, {}",
+        check.rewritten ? describe_rewritten(*probe, content()) : describe_second_read(*probe, sample),
+        describe_cell(*probe));
+  else
+    fault.where += fmt::format(", not diagnosed: {}", diagnosed.what());
   fault.offset = block.offset + sample.index * sizeof(std::uint32_t);
   show_difference(fault, sample.expected, sample.actual);
   fault.count = found.count;
   fault.map = error_map(words, block.offset);
   environment_.records.emit(fault);
-  return {};
+  return diagnosed;
 }
 
 void MemoryPatrol::report_reader(const Check& check, int reader, const Mismatches& read_wrong) {

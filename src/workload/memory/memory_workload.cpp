@@ -251,6 +251,12 @@ PartReport MemoryWorkload::report() const {
        {"sine_exponential_turns_per_second", ratio_or_null(figures.turns, figures.turns_ms * 1e-3)},
        {"mismatches", figures.mismatches},
        {"disagreements", figures.disagreements + products.disagreements}});
+  for (const std::size_t index : patrol_->products().left_out()) {
+    const OperandBand& band = operand_bands()[index];
+    if (!band.is_slow_on_cpus || environment_.device.info().backend != "host")
+      note_not_run(report, fmt::format("exact {} operands \"{}\"", to_string(band.precision), band.name),
+                   "this library's GEMMs are not exact with them");
+  }
   if (figures.rounds < 1) note_not_run(report, "all memory patterns on every block", "the run ended before");
   if (figures.rounds < 2)
     note_not_run(report, "memory retention test",

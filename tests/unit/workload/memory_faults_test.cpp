@@ -133,6 +133,22 @@ TEST(MemoryWorkload, ASecondReadTellsWhatWasOnlyReadWrong) {
   EXPECT_EQ(fault["map"]["readers"], 1);
 }
 
+TEST(MemoryWorkload, AWrongWordIsReportedAlsoIfItsDiagnosisFails) {
+  auto misreading = std::make_unique<MisreadingDevice>();
+  MisreadingDevice& device = *misreading;
+  device.in_verify = true;
+  World world(changed<Copy>(std::move(misreading), [&](const Copy& call, const Enqueue& enqueue) {
+    const bool is_second_read = !device.in_verify && call.bytes == sizeof(std::uint32_t);
+    return is_second_read ? Status(StatusCode::internal, "a copy fails") : enqueue(call);
+  }));
+  MemoryWorkload memory(world.environment, fill_of(4 << 20, 1));
+  const Status prepared = memory.prepare();  // which verifies the first block
+  EXPECT_EQ(prepared.code(), StatusCode::internal);
+  const std::vector<Json> faults = world.faults();
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_THAT(faults[0]["where"].get<std::string>(), HasSubstr("not diagnosed: a copy fails"));
+}
+
 TEST(MemoryWorkload, AWrongWordInAPassSaysWhichPassAndThatItIsRewritten) {
   const Json fault = fault_of_misreading(&MisreadingDevice::in_refill);
   EXPECT_EQ(fault["offset"], 200);
@@ -299,7 +315,7 @@ TEST(MemoryInjection, EachGivesOneFaultWithItsMask) {
     });
     ASSERT_NE(injection, struck.end()) << "what is found was put in before, there";
     EXPECT_EQ(record.body["xor"], (*injection)["mask"]);
-    EXPECT_EQ(record.body["step"], (*injection)["struck_step"]);
+    EXPECT_GE(record.body["step"], (*injection)["struck_step"]) << "training may be ahead";
     EXPECT_EQ(record.body["count"], 1);
     EXPECT_FALSE(record.body.contains("map"));
     EXPECT_THAT(record.body["where"].get<std::string>(), HasSubstr("(same): stored wrong, not stuck"));
@@ -553,6 +569,26 @@ TEST(MemoryInjection, AWrongElementInOneRepetitionIsFound) {
   const auto [injection, fault] = fault_of_injected_gemm("once");
   ASSERT_FALSE(injection.is_null() || fault.is_null());
   EXPECT_EQ(fault["kind"], "gemm");
+}
+
+/// As a library that flushes small numbers or keeps few bits. Its results repeat.
+TEST(MemoryWorkload, BandsThatALibraryDoesNotMultiplyExactlyAreLeftOut) {
+  World world(changed<Gemm>(std::make_unique<EvenDevice>(), [](Gemm call, const Enqueue& enqueue) {
+    call.alpha = call.precision == Precision::fp32 && call.d.rows == 64 ? 1.0000001 : 1;
+    return enqueue(call);
+  }));
+  world.load.set_lead(LoadLead::products);
+  MemoryWorkload memory(world.environment, fill_of(4 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.start().ok());
+  EXPECT_TRUE(eventually([&] { return figure(memory, "products_verified") >= 8; }));
+  ASSERT_TRUE(memory.finish(false).ok());
+  EXPECT_TRUE(world.faults().empty());
+  const PartReport report = memory.report();
+  EXPECT_EQ(report.figures["operand_bands"]["fp32"], Json({{"all bits, rounded sums", 1.0}}));
+  EXPECT_THAT(
+      report.figures["not_run"].dump(),
+      HasSubstr("exact fp32 operands \\\"mantissa of a\\\": this library's GEMMs are not exact with them"));
 }
 
 TEST(MemoryWorkload, OperandsTakeEveryBandInTurn) {
