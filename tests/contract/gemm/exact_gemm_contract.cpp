@@ -34,6 +34,7 @@ struct ExactProduct {
             .d = {result.data(), sums, exact_rows, exact_rows},
             .b_transposed = true};
     granule = band.granule;
+    EXPECT_OK(test.device().synchronize(test.stream(), 60));
   }
 
   GemmMismatches verify(DeviceContract& test) const {
@@ -91,6 +92,7 @@ TEST_P(DeviceContract, AnyWrongBitOfAnExactGemmIsLocated) {
       EXPECT_OK(device().flip(words, fault, stream()));
       const GemmMismatches found = operands.verify(*this);
       EXPECT_OK(device().flip(words, fault, stream()));
+      EXPECT_OK(device().synchronize(stream(), 60));  // the flip needs the memory
       EXPECT_EQ(found.wrong, 1u) << name_of_band(band) << " bit " << bit;
       EXPECT_EQ(found.index, first / words_per_element) << name_of_band(band) << " bit " << bit;
       EXPECT_NE(found.expected, found.actual) << name_of_band(band) << " bit " << bit;
