@@ -166,7 +166,6 @@ constexpr int exact_threads = 256, rows_per_block = 4, lines_per_thread = 64;
 /// In the stream's scratch memory, zeroed before.
 struct ExactSums {
   unsigned wrong_rows;  ///< number of wrong rows; the first ones are in `row`
-  unsigned unused;
   std::int64_t row[VerifyExactGemm::max_located_rows];
   double weighted[1];  ///< b^T w: one per term
 };

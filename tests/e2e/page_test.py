@@ -159,11 +159,11 @@ class Script(ProgramTest):
         self.open("burn-one-rank")
         fault = {"kind": "memory", "where": "block 3", "map": {"first": 64, "last": 192, "stride": 64, "period": 64, "xor_or": "0x80000001",
                                                                "readers": 1, "offsets": [64, 128, 192], "xors": ["0x00000001", "0x80000000", "0x1"]}}
-        told = self.shown("happened", {"result": {"faults": [fault]}})
-        self.assertIn("<title>3 positions from 64 to 192, stride 64 bytes, bits 0x80000001, read by 1 multiprocessor</title>", told)
+        section = self.shown("happened", {"result": {"faults": [fault]}})
+        self.assertIn("<title>3 positions from 64 to 192, stride 64 bytes, bits 0x80000001, read by 1 multiprocessor</title>", section)
         for rect in ('x="0" y="31"', 'x="119" y="0"', 'x="238" y="31"'):
-            self.assertIn(f"<rect {rect}", told)
-        self.assertEqual(told.count("<rect"), 3)
+            self.assertIn(f"<rect {rect}", section)
+        self.assertEqual(section.count("<rect"), 3)
         for broken in (None, 7, {"offsets": [5]}, {"offsets": ["a", "b"]}, {"offsets": [1, 2]}, [{}]):
             self.assertIn("block 3", self.shown("happened", {"result": {"faults": [dict(fault, map=broken)]}}))
         self.assertNotIn("<img", self.shown("happened", {"result": {"faults": [dict(fault, map=dict(fault["map"], xor_or=HOSTILE))]}}))

@@ -84,27 +84,42 @@ Result<Repetitions> repeat(const RepetitionLimits& limits, const std::function<R
   return counts;
 }
 
-void ReproducerFiles::keep(Fault& fault, const char* operation, const Json& call) {
+ReproducerFiles::ReproducerFiles(Environment& environment) : environment_(environment) {
+  const std::filesystem::path directory = environment_.directory;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(directory / "reproduce", error), end; !error && entry != end;
+       entry.increment(error))
+    names_.insert("reproduce/" + entry->path().filename().string());
+}
+
+/// Empty: the fault gets no file.
+std::string ReproducerFiles::name_of(const Fault& fault) {
   if (environment_.directory.empty() || places_.size() >= RecordQueue::max_places ||
       !places_.insert(fmt::format("{} {}", fault.where, fault.offset)).second)
-    return;
-  const std::filesystem::path directory = environment_.directory;
+    return {};
   const std::string step = fault.step < 0 ? "start" : fmt::format("step{}", fault.step);
   const std::string stem = fmt::format("reproduce/{}-rank{}-{}", fault.kind, fault.rank, step);
-  std::string file = stem + ".json";
-  std::error_code error;
-  for (int number = 2; std::filesystem::exists(directory / file, error); ++number)
-    file = fmt::format("{}-{}.json", stem, number);
-  fault.reproducer = file;
+  std::string name = stem + ".json";
+  for (int number = 2; !names_.insert(name).second; ++number) name = fmt::format("{}-{}.json", stem, number);
+  return name;
+}
+
+std::string ReproducerFiles::emit(Fault fault, const char* operation, const Json& call) {
+  fault.reproducer = name_of(fault);
+  environment_.records.emit(fault);
+  if (fault.reproducer.empty()) return {};
   const RankPlace& place = environment_.place;
+  const std::filesystem::path directory = environment_.directory;
   Json content = to_json(Reproducer{operation, call, to_json(fault), environment_.device_model, place.host_id,
                                     place.local_rank});
   content["program_version"] = environment_.program_version;
+  std::error_code error;
   std::filesystem::create_directories(directory / "reproduce", error);
-  const Status written = write_atomically(directory / file, one_line(content) + "\n", Durability::system);
-  if (written.ok()) return;
-  fault.reproducer.clear();
-  environment_.records.warning(fmt::format("no reproducer of a {} fault: {}", fault.kind, written.what()));
+  const Status written =
+      write_atomically(directory / fault.reproducer, one_line(content) + "\n", Durability::system);
+  if (!written.ok())
+    environment_.records.warning(fmt::format("no reproducer of a {} fault: {}", fault.kind, written.what()));
+  return fault.reproducer;
 }
 
 void report_repetitions(Environment& environment, const std::string& file, const Repetitions& counts) {

@@ -46,17 +46,21 @@ struct RepetitionLimits {
 /// Calls `is_right` within the limits. Its error is returned, but `stopped` only ends the repetitions.
 Result<Repetitions> repeat(const RepetitionLimits& limits, const std::function<Result<bool>()>& is_right);
 
-/// Keeps the reproducers of one part of the run, at most RecordQueue::max_places. One thread at a time.
+/// Emits the faults of one part of the run, with reproducers for at most RecordQueue::max_places of them. One
+/// thread at a time.
 class ReproducerFiles {
  public:
-  explicit ReproducerFiles(Environment& environment) : environment_(environment) {}
-  /// Writes a file for the first fault at its place, and sets `Fault::reproducer`. A file that cannot be
-  /// written causes a warning.
-  void keep(Fault& fault, const char* operation, const Json& call);
+  /// Reads the names of earlier files, of a run that is resumed.
+  explicit ReproducerFiles(Environment& environment);
+  /// Emits the fault, and writes a file for the first one at its place. The record comes first, since a disk
+  /// may hang. A file that cannot be written causes a warning. Returns Fault::reproducer.
+  std::string emit(Fault fault, const char* operation, const Json& call);
 
  private:
+  std::string name_of(const Fault& fault);
+
   Environment& environment_;
-  std::set<std::string> places_;
+  std::set<std::string> places_, names_;
 };
 
 /// Records how often this rank's device failed. `file`: Fault::reproducer.

@@ -148,7 +148,7 @@ class GemmLane {
   void keep_answer(const Operands& operands);
   std::string where(const Operands& operands) const;
   static std::uint64_t offset_of(const Operands& operands, const Gemm& gemm);
-  void keep_reproducer(Fault& fault, const Operands& operands, std::size_t pair);
+  void emit(const Fault& fault, const Operands& operands, std::size_t pair);
   Status repeat_faulty(const std::stop_token& stop);
 
   Environment& environment_;

@@ -144,13 +144,11 @@ std::string describe_cell(const CellProbe& probe) {
   return "not stuck: takes 0 and 1";
 }
 
-void emit_disagreement(RecordQueue& records, Fault fault, std::uint64_t offset, const Evidence& evidence,
-                       std::string where) {
+void show_disagreement(Fault& fault, std::uint64_t offset, const Evidence& evidence, std::string where) {
   fault.where = std::move(where);
   if (evidence.first == evidence.second) fault.where += ": nothing was computed";
   fault.offset = offset;
   show_difference(fault, evidence.first, evidence.second);
-  records.emit(fault);
 }
 
 }  // namespace egt

@@ -78,9 +78,8 @@ std::string describe_rewritten(const CellProbe& probe, std::uint32_t content);
 /// "stuck at 1 in 0x00000200", or that the cell stores both values.
 std::string describe_cell(const CellProbe& probe);
 
-/// Emits a fault of an operation whose two results (`evidence`) differ or are missing. `fault` contains kind,
-/// detector, rank and step; the rest is filled in here.
-void emit_disagreement(RecordQueue& records, Fault fault, std::uint64_t offset, const Evidence& evidence,
-                       std::string where);
+/// Writes an operation whose two results (`evidence`) differ or are missing into its fault, which has kind,
+/// detector, rank and step.
+void show_disagreement(Fault& fault, std::uint64_t offset, const Evidence& evidence, std::string where);
 
 }  // namespace egt

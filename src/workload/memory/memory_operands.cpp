@@ -159,8 +159,9 @@ void MemoryPatrol::count_turns(const Evidence& evidence, double turns, double de
 }
 
 void MemoryPatrol::report_disagreement(std::uint64_t offset, const Evidence& evidence, std::string where) {
-  emit_disagreement(environment_.records, fault_of(environment_, "extreme", "repetition", "memory", step_),
-                    offset, evidence, std::move(where));
+  Fault fault = fault_of(environment_, "extreme", "repetition", "memory", step_);
+  show_disagreement(fault, offset, evidence, std::move(where));
+  environment_.records.emit(fault);
   const std::lock_guard lock(mutex_);
   ++figures_.disagreements;
 }

@@ -115,9 +115,8 @@ Status VoteWorkload::judge(const std::stop_token& stop) {
     fault.expected = fmt::format("0x{:016x}", one.expected);
     fault.actual = fmt::format("0x{:016x}", one.actual);
     fault.xor_mask = fmt::format("0x{:016x}", one.expected ^ one.actual);
-    reproducers_.keep(fault, UnitVote::name, to_json(vote_));
-    environment_.records.emit(fault);
-    if (!fault.reproducer.empty()) files.push_back(fault.reproducer);
+    if (std::string file = reproducers_.emit(fault, UnitVote::name, to_json(vote_)); !file.empty())
+      files.push_back(std::move(file));
   }
   if (files.empty()) return {};
   EGT_TRY_ASSIGN(const Repetitions counts,

@@ -91,10 +91,11 @@ TEST(Telemetry, ALinkFaultHasTheCountersReadAtOnce) {
   wait_for_reads(*sensor, sensor->reads + 3);
   EXPECT_EQ(telemetry.counters()["pcie_replay"]["after"], read) << "once per fault";
   telemetry.stop();
-  int told = 0;
+  int notices_of_links = 0;
   for (const Json& notice : guarded.reported(RecordKind::notice))
-    told += notice["text"].get<std::string>().starts_with("rank 2: link counters after a link fault: PCIe: ");
-  EXPECT_EQ(told, 1);
+    notices_of_links +=
+        notice["text"].get<std::string>().starts_with("rank 2: link counters after a link fault: PCIe: ");
+  EXPECT_EQ(notices_of_links, 1);
 }
 
 TEST(Telemetry, AShortRunHasASampleToo) {

@@ -590,6 +590,25 @@ TEST(MemoryWorkload, BandsThatALibraryDoesNotMultiplyExactlyAreLeftOut) {
                                                 {"reason", "this library's GEMMs are not exact with them"}}));
 }
 
+TEST(MemoryWorkload, AWrongElementInTheTrialOfABandIsAFault) {
+  std::atomic<bool> is_struck = false;
+  World world(
+      changed<Gemm>(std::make_unique<EvenDevice>(), [&](const Gemm& call, const Enqueue& enqueue) -> Status {
+        EGT_TRY(enqueue(call));
+        if (call.precision != Precision::fp32 || call.d.rows != 64 || is_struck.exchange(true)) return {};
+        return enqueue(FlipWords{{static_cast<std::uint32_t*>(call.d.data), 4096}, {.first = 3 * 64 + 5}});
+      }));
+  MemoryWorkload memory(world.environment, fill_of(4 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  const std::vector<Json> faults = world.faults();
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_THAT(faults[0]["where"].get<std::string>(), testing::StartsWith("trial, fp32 product 64 x 64 x "));
+  EXPECT_THAT(faults[0]["where"].get<std::string>(), testing::EndsWith("\"mantissa of a\", row 3, column 5"));
+  EXPECT_FALSE(memory.report().success);
+  EXPECT_TRUE(memory.finish(true).ok());
+  EXPECT_EQ(memory.report().figures.value("not_run", Json()).dump().find("not exact"), std::string::npos);
+}
+
 TEST(MemoryWorkload, OperandsTakeEveryBandInTurn) {
   World world(std::make_unique<EvenDevice>());
   world.load.set_lead(LoadLead::products);
