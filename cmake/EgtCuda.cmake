@@ -30,6 +30,8 @@ else()
       set(CMAKE_CUDA_ARCHITECTURES 80-virtual 90-real)  # on other GPUs the driver compiles PTX at program start
     endif()
   endif()
+  # Hopper's fp8 instruction exists in sm_90a only.
+  list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "^90(-real|-virtual)?$" "90a\\1")
   if(NOT CMAKE_CUDA_COMPILER)
     unset(CMAKE_CUDA_COMPILER CACHE)  # it may have been installed since the last run of CMake
   endif()

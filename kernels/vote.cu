@@ -4,8 +4,14 @@
 #include "kernels/launch.hpp"
 #include "kernels/vector.cuh"
 
-// Other GPUs emulate this instruction, on Hopper with the tensor cores' fp16.
+// Other GPUs emulate the fp8 instruction of one warp, Hopper with the tensor cores' fp16. Hopper's own fp8
+// instruction is one of four warps.
 #define EGT_HAS_FP8_MMA (__CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define EGT_HAS_FP8_WGMMA 1
+#else
+#define EGT_HAS_FP8_WGMMA 0
+#endif
 
 namespace egt::kernels {
 namespace {
@@ -166,6 +172,37 @@ __device__ std::uint32_t vote_tensor_fp64(const VoteLane& lane) {
   return hash;
 }
 
+#if EGT_HAS_FP8_WGMMA
+/// `operands(i)(k)`: operand k of iteration i. All warps of the block have the same operand a, in registers,
+/// and read the same operand b, in shared memory, so their sums are equal.
+template <typename Operands>
+__device__ std::uint32_t vote_tensor_fp8(const VoteLane& lane, const Operands& operands) {
+  constexpr unsigned half_bytes = math::vote_lanes * sizeof(std::uint32_t);  // half of the inner dimension
+  __shared__ alignas(half_bytes) std::uint32_t b[2][math::vote_lanes];
+  // Matrix descriptor: address and distances in units of 16 bytes, no swizzle
+  const std::uint64_t b_matrix = __cvta_generic_to_shared(b) >> 4 | std::uint64_t{half_bytes >> 4} << 16 |
+                                 std::uint64_t{2 * half_bytes >> 4} << 32;
+  return vote_tensor(lane, [&](int i, std::uint32_t* sums) {
+    const auto of = operands(i);
+    if (threadIdx.x < math::vote_lanes) {
+      b[0][lane.lane] = of(4);
+      b[1][lane.lane] = of(5);
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // stores before the tensor cores' reads
+    __syncthreads();
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile(
+        "{.reg .pred add; setp.ne.b32 add, 1, 0;"
+        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%0,%1,%2,%3},{%4,%5,%6,%7},%8,add,1,1;}"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(of(0)), "r"(of(1)), "r"(of(2)), "r"(of(3)), "l"(b_matrix));
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    __syncthreads();  // all warps have read b
+  });
+}
+#endif
+
 template <ComputeUnit unit>
 __device__ std::uint32_t vote_of(const VoteLane& lane, std::uint32_t* words) {
   const auto bits = [&lane](int i, std::uint32_t keep, std::uint32_t base) {
@@ -201,20 +238,24 @@ __device__ std::uint32_t vote_of(const VoteLane& lane, std::uint32_t* words) {
       const auto of = bits(i, ~0u, 0);
       EGT_MMA_16_BIT("m16n8k32.row.col.s32.s8.s8.s32");
     });
-#if EGT_HAS_FP8_MMA
-  if constexpr (unit == ComputeUnit::tensor_fp8)
+  if constexpr (unit == ComputeUnit::tensor_fp8) {
+    const auto operands = [&](int i) { return bits(i, 0x9F9F9F9Fu, 0x20202020u); };
+#if EGT_HAS_FP8_WGMMA
+    return vote_tensor_fp8(lane, operands);
+#elif EGT_HAS_FP8_MMA
     return vote_tensor(lane, [&](int i, std::uint32_t* sums) {
-      const auto of = bits(i, 0x9F9F9F9Fu, 0x20202020u);
+      const auto of = operands(i);
       EGT_MMA_16_BIT("m16n8k32.row.col.f32.e4m3.e4m3.f32");
     });
 #endif
+  }
   return 0;
 }
 
 /// All lanes of a warp; the first one stores the digest.
 template <int unit>
 __device__ void answer(const UnitVote& call, int voter, int part, int lane, std::uint32_t* words) {
-#if !EGT_HAS_FP8_MMA
+#if !EGT_HAS_FP8_MMA && !EGT_HAS_FP8_WGMMA
   if (unit == static_cast<int>(ComputeUnit::tensor_fp8)) return;
 #endif
   const VoteLane own{call.seed, lane, call.iterations, lane == 0 ? call.fault.mask_of(voter, part, unit) : 0};
