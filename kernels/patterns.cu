@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(words_threads) fill_kernel(const WordBlock blo
 
 template <typename Words>
 __global__ void __launch_bounds__(words_threads, words_residents)
-    verify_kernel(const WordBlock block, const Words words, Mismatches* report) {
+    verify_kernel(const WordBlock block, const Words words, Mismatches* report, const Flip miscomputed) {
   __shared__ Found of_block[words_threads];
   Found& found = nothing_found(of_block);
   std::uint32_t compared = 0;
@@ -94,6 +94,13 @@ __global__ void __launch_bounds__(words_threads, words_residents)
     found.add(block.base, low, words(low), block.data[low], report);
     ++compared;
   });
+  if (miscomputed.count > 0) {
+    const auto low = static_cast<std::uint32_t>(miscomputed.first);
+    const std::uint32_t vector = (low - block.head) / 4, stride = gridDim.x * words_threads;
+    if (miscomputed.first - low == block.base && vector < block.vectors &&
+        vector % stride == blockIdx.x * words_threads + threadIdx.x)
+      found.add(block.base, low, miscomputed(words(low)), block.data[low], report);
+  }
   found.publish(block.base, compared, report);
 }
 
@@ -184,13 +191,13 @@ int enqueue(const Launch& launch, const Reset& call) {
 }
 
 int enqueue(const Launch& launch, const Verify& call) {
-  const auto& [view, expected, report] = call;
+  const auto& [view, expected, report, miscomputed] = call;
   if (const int error = expect(launch, report, view.count); error != cudaSuccess) return error;
   return for_blocks(view, [&](const WordBlock& block) {
     return with_any_words(expected, block, [&](const auto& words) {
       using Words = std::decay_t<decltype(words)>;
       return start(launch, words_grid(launch, block), dim3(words_threads), 0, verify_kernel<Words>, block,
-                   words, report);
+                   words, report, miscomputed);
     });
   });
 }

@@ -51,8 +51,17 @@ constexpr OperandBand exact(const Format& f, const char* name, const Range& a, c
           unit_of(f, a) + unit_of(f, b),
           a.exponent == subnormal};
 }
-constexpr OperandBand rounded(const Format& f, const Range& range) {
-  return {f.precision, "all bits, rounded sums", false, bits_of(f, range), bits_of(f, range)};
+/// All mantissa bits.
+constexpr OperandBand sampled(const Format& f, const Range& range) {
+  return {f.precision, "all bits, sampled rows", false, bits_of(f, range), bits_of(f, range)};
+}
+/// With a as after a ReLU.
+constexpr OperandBand rectified(OperandBand band) {
+  if (band.precision == Precision::fp64)
+    band.a.keep &= ~0xFFFFFFFFull;  // so that an element's 0 is one word's
+  band.name = "activations, sampled rows";
+  band.is_rectified = true;
+  return band;
 }
 
 // The root mean square of the sums is sqrt(terms) times those of the operands, in units. Seven times that
@@ -61,6 +70,7 @@ constexpr OperandBand rounded(const Format& f, const Range& range) {
 constexpr const char *mantissa_a = "mantissa of a", *mantissa_b = "mantissa of b", *mantissas = "mantissas",
                      *exponents = "exponents, a positive", *extremes = "a small, b large",
                      *subnormals = "a subnormal, b large";
+constexpr OperandBand::Bits int8_bits{0xFF, 0};
 constexpr auto bands = std::to_array<OperandBand>({
     exact(fp64, mantissa_a, {0, 0, 20}, {0, 0, 8}),
     exact(fp64, mantissa_b, {0, 0, 8}, {0, 0, 20}),
@@ -68,56 +78,66 @@ constexpr auto bands = std::to_array<OperandBand>({
     exact(fp64, exponents, {-7, 3, 0, false}, {-7, 3, 0}),
     exact(fp64, extremes, {-900, 0, 20}, {900, 0, 8}),
     exact(fp64, subnormals, {subnormal, 0, 20}, {1000, 0, 8}),
-    rounded(fp64, {-7, 3, 52}),
+    sampled(fp64, {-7, 3, 52}),
+    rectified(sampled(fp64, {-7, 3, 52})),
     exact(fp32, mantissa_a, {0, 0, 13}, {-1, 1, 0}),
     exact(fp32, mantissa_b, {-1, 1, 0}, {0, 0, 13}),
     exact(fp32, mantissas, {0, 0, 6}, {0, 0, 6}),
     exact(fp32, exponents, {-7, 3, 0, false}, {-7, 3, 0}),
     exact(fp32, extremes, {-104, 0, 7}, {110, 0, 4}),
     exact(fp32, subnormals, {subnormal, 0, 10}, {110, 0, 0}),
-    rounded(fp32, {-7, 3, 23}),
+    sampled(fp32, {-7, 3, 23}),
+    rectified(sampled(fp32, {-7, 3, 23})),
     exact(tf32, mantissa_a, {0, 0, 10}, {-1, 1, 0}),
     exact(tf32, mantissa_b, {-1, 1, 0}, {0, 0, 10}),
     exact(tf32, mantissas, {0, 0, 6}, {0, 0, 6}),
     exact(tf32, exponents, {-7, 3, 0, false}, {-7, 3, 0}),
     exact(tf32, extremes, {-104, 0, 7}, {110, 0, 4}),
-    rounded(tf32, {-7, 3, 23}),
+    sampled(tf32, {-7, 3, 23}),
+    rectified(sampled(tf32, {-7, 3, 23})),
     exact(fp16, mantissa_a, {0, 0, 10}, {-1, 1, 0}),
     exact(fp16, mantissa_b, {-1, 1, 0}, {0, 0, 10}),
     exact(fp16, mantissas, {0, 0, 6}, {0, 0, 6}),
     exact(fp16, exponents, {-7, 3, 0, false}, {-7, 3, 0}),
     exact(fp16, extremes, {-13, 0, 7}, {14, 0, 3}),
     exact(fp16, subnormals, {subnormal, 0, 10}, {13, 1, 0}),
-    rounded(fp16, {-7, 3, 10}),
+    sampled(fp16, {-7, 3, 10}),
+    rectified(sampled(fp16, {-7, 3, 10})),
     exact(bf16, mantissa_a, {0, 0, 7}, {0, 0, 3}),
     exact(bf16, mantissa_b, {0, 0, 3}, {0, 0, 7}),
     exact(bf16, mantissas, {0, 0, 6}, {0, 0, 6}),
     exact(bf16, exponents, {-7, 3, 0, false}, {-7, 3, 0}),
     exact(bf16, extremes, {-104, 0, 7}, {110, 0, 3}),
     exact(bf16, subnormals, {subnormal, 0, 7}, {110, 0, 3}),
-    rounded(bf16, {-7, 3, 7}),
+    sampled(bf16, {-7, 3, 7}),
+    rectified(sampled(bf16, {-7, 3, 7})),
     exact(fp8, mantissa_a, {0, 0, 3}, {0, 0, 0}),
     exact(fp8, mantissa_b, {0, 0, 0}, {0, 0, 3}),
     exact(fp8, mantissas, {0, 0, 2}, {0, 0, 1}),
     exact(fp8, exponents, {-3, 2, 0, false}, {1, 1, 0}),
     exact(fp8, extremes, {-6, 0, 3}, {7, 0, 0}),
     exact(fp8, subnormals, {subnormal, 0, 3}, {7, 0, 0}),
-    rounded(fp8, {-3, 2, 3}),
-    OperandBand{Precision::int8, "all bits", true, {0xFF, 0}, {0xFF, 0}},
+    sampled(fp8, {-3, 2, 3}),
+    rectified(sampled(fp8, {-3, 2, 3})),
+    OperandBand{Precision::int8, "all bits", true, int8_bits, int8_bits},
+    OperandBand{Precision::int8, "all bits, sampled rows", false, int8_bits, int8_bits},
+    rectified({Precision::int8, "", false, int8_bits, int8_bits}),
 });
 
 constexpr unsigned band_bits = 8;
 static_assert(bands.size() <= 1u << band_bits);
 
-/// The words that hold the elements.
-OperandBlock::Bits in_words(const OperandBand::Bits& element, std::size_t element_bytes) {
+/// The words that hold the elements, of `zeroed` sign bits.
+OperandBlock::Bits in_words(const OperandBand::Bits& element, std::uint64_t zeroed,
+                            std::size_t element_bytes) {
   std::uint64_t keep = element.keep, fixed = element.fixed;
   for (std::size_t bytes = element_bytes; bytes < sizeof keep; bytes *= 2) {
     keep |= keep << 8 * bytes;
     fixed |= fixed << 8 * bytes;
+    zeroed |= zeroed << 8 * bytes;
   }
   const auto low = [](std::uint64_t bits) { return static_cast<std::uint32_t>(bits); };
-  return {low(keep), low(fixed), low(keep >> 32), low(fixed >> 32)};
+  return {low(keep), low(fixed), low(keep >> 32), low(fixed >> 32), low(zeroed), low(zeroed >> 32)};
 }
 
 }  // namespace
@@ -135,9 +155,11 @@ std::uint32_t operand_parameter(std::size_t band, std::uint64_t matrix_words) {
 OperandBlock operand_bits(std::uint32_t parameter) {
   const OperandBand& band = bands[parameter % (1u << band_bits) % bands.size()];
   const std::size_t bytes = size_of(storage_type(band.precision));
+  const std::uint64_t sign = std::uint64_t{1} << (8 * bytes - 1);
   return {.matrix_words = 1u << (parameter >> band_bits) % 32,
-          .a = in_words(band.a, bytes),
-          .b = in_words(band.b, bytes)};
+          .sign_bit = static_cast<std::uint32_t>(8 * bytes - 1) % 32,
+          .a = in_words(band.a, band.is_rectified ? sign : 0, bytes),
+          .b = in_words(band.b, 0, bytes)};
 }
 
 }  // namespace egt

@@ -174,6 +174,30 @@ TEST_P(DeviceContract, ASampleNamesItsReader) {
   EXPECT_NE(found.sample[0].block, found.sample[1].block);
 }
 
+/// The memory is right, and the sample shows the wrong pattern. Another word of the same vector is wrong.
+TEST_P(DeviceContract, AMiscomputedPatternIsOneMismatch) {
+  constexpr std::uint64_t count = std::uint64_t{1} << 21, place = (1 << 20) + 2;
+  const Buffer buffer = allocate(count * sizeof(std::uint32_t)), report = allocate(sizeof(Mismatches));
+  const WordsView words{buffer.as<std::uint32_t>(), count};
+  for (const Pattern& pattern :
+       {Pattern{PatternKind::random, 0, 24}, {PatternKind::operands, 2 << 8 | 6, 25}}) {
+    EXPECT_OK(device().fill(words, pattern, stream()));
+    EXPECT_OK(device().flip(words, {.first = place - 1, .mask = 2}, stream()));
+    EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
+    EXPECT_OK(
+        device().verify(words, pattern, report.as<Mismatches>(), stream(), {.first = place, .mask = 0x80}));
+    const Mismatches found = download_value<Mismatches>(report.data());
+    EXPECT_EQ(found.count, 2u);
+    ASSERT_EQ(found.samples, 2u);
+    for (int i = 0; i < 2; ++i) {
+      const Mismatches::Sample& one = found.sample[i];
+      const std::uint32_t right = PatternFunction(pattern)(one.index);
+      EXPECT_EQ(one.expected, one.index == place ? right ^ 0x80 : right);
+      EXPECT_EQ(one.actual, one.index == place ? right : right ^ 2);
+    }
+  }
+}
+
 TEST_P(DeviceContract, VerifyAndFillReportsTheOldAndLeavesTheNext) {
   // One pattern of each form that a loop over words has, in all pairs.
   constexpr Pattern forms[] = {{PatternKind::finite_inverse, 0, 31},

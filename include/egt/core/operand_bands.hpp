@@ -9,7 +9,8 @@ namespace egt {
 
 /// A range of values of the operands of memory-resident GEMMs, d = a b^T. In exact bands, every product is a
 /// whole number of `granule`, and sums of up to `largest_exact_terms` products are exact in the accumulator,
-/// in any order. Wrong elements are then detected by sums of rows, without a tolerance.
+/// in any order. Wrong elements are then detected by sums of rows, without a tolerance. Of the GEMMs of other
+/// bands, random rows are recomputed.
 struct OperandBand {
   /// Bits of an element.
   struct Bits {
@@ -20,8 +21,9 @@ struct OperandBand {
   const char* name = "";
   bool is_exact = true;
   Bits a, b;
-  int granule = 0;               ///< log2
+  int granule = 0;               ///< log2; of exact bands
   bool is_slow_on_cpus = false;  ///< subnormal operands: a hundred times slower
+  bool is_rectified = false;     ///< negative elements of a are 0
 };
 
 /// Inner dimension; for 8-bit precisions twice that.

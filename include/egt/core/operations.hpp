@@ -256,6 +256,9 @@ struct Verify {
   WordsView words;
   Pattern expected;
   Mismatches* report = nullptr;
+  /// Injected fault: the multiprocessor (CPU of the host) that compares word `first` computes the pattern
+  /// wrong there.
+  Flip miscomputed = {.count = 0};
 };
 
 /// Order in which an operation traverses memory; on a GPU, order of the waves of thread blocks.

@@ -99,28 +99,39 @@ struct PatternBlock {
 /// As PatternBlock, for `operands`. Each word has a hash of its own: with shared ones, the terms of a GEMM's
 /// sum would repeat, and the sum would be larger.
 struct OperandBlock {
-  /// The random bits of the words with even and odd index, and the bits that are 1.
+  /// Of the words with even and odd index: the random bits, the bits that are 1, and the sign bits of the
+  /// elements that are 0 instead of negative.
   struct Bits {
-    std::uint32_t keep_even = 0, fixed_even = 0, keep_odd = 0, fixed_odd = 0;
+    std::uint32_t keep_even = 0, fixed_even = 0, keep_odd = 0, fixed_odd = 0, zeroed_even = 0, zeroed_odd = 0;
   };
   std::uint32_t key = 0;
   std::uint32_t middle_key = 0;
   std::uint32_t matrix_words = 0;  ///< a power of two: the bit of the index that is 1 in the words of b
+  std::uint32_t sign_bit = 0;      ///< index of the sign bit in an element of up to 32 bits
   Bits a, b;
 
   EGT_HD std::uint32_t hash(std::uint32_t low) const { return lowbias32(low ^ key, middle_key); }
   EGT_HD const Bits& bits(std::uint32_t low) const { return (low & matrix_words) != 0 ? b : a; }
+  EGT_HD std::uint32_t even(std::uint32_t low, const Bits& own) const {
+    return without((hash(low) & own.keep_even) | own.fixed_even, own.zeroed_even);
+  }
+  EGT_HD std::uint32_t odd(std::uint32_t low, const Bits& own) const {
+    return without((hash(low) & own.keep_odd) | own.fixed_odd, own.zeroed_odd);
+  }
   EGT_HD std::uint32_t operator()(std::uint32_t low) const {
-    const Bits& own = bits(low);
-    return low % 2 != 0 ? (hash(low) & own.keep_odd) | own.fixed_odd
-                        : (hash(low) & own.keep_even) | own.fixed_even;
+    return low % 2 != 0 ? odd(low, bits(low)) : even(low, bits(low));
   }
   /// `low` is a multiple of four.
   EGT_HD FourWords four(std::uint32_t low) const {
     const Bits& own = bits(low);
-    return {{(hash(low) & own.keep_even) | own.fixed_even, (hash(low + 1) & own.keep_odd) | own.fixed_odd,
-             (hash(low + 2) & own.keep_even) | own.fixed_even,
-             (hash(low + 3) & own.keep_odd) | own.fixed_odd}};
+    return {{even(low, own), odd(low + 1, own), even(low + 2, own), odd(low + 3, own)}};
+  }
+
+ private:
+  /// `word` with 0 in the elements whose sign bit is 1 in `word` and `signs`.
+  EGT_HD std::uint32_t without(std::uint32_t word, std::uint32_t signs) const {
+    const std::uint32_t found = word & signs;
+    return word & ~((found << 1) - (found >> sign_bit));
   }
 };
 /// Without keys. `parameter`: of operand_parameter.

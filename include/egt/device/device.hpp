@@ -156,8 +156,9 @@ class Device {
   }
   Status fill(WordsView words, const Pattern& pattern, Stream& s) { return enqueue(Fill{words, pattern}, s); }
   Status reset(Mismatches* report, Stream& s) { return enqueue(Reset{report}, s); }
-  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& s) {
-    return enqueue(Verify{words, expected, report}, s);
+  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& s,
+                const Flip& miscomputed = {.count = 0}) {
+    return enqueue(Verify{words, expected, report, miscomputed}, s);
   }
   Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
                          Mismatches* report, Stream& s) {

@@ -245,10 +245,13 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
     return wrong_injection(injection,
                            "a copy from a peer is no collective with a layer; leave one of them out");
   const bool is_vote = injection.kind == InjectionKind::multiprocessor;
-  if (is_vote && injection.layer.value_or(1) > compute_units)
-    return wrong_injection(injection, fmt::format("of a multiprocessor, use layer 1 to {}: the units in the "
-                                                  "table of docs/checks.md",
-                                                  compute_units));
+  if (is_vote && injection.layer.value_or(1) > layer_of_pattern)
+    return wrong_injection(injection,
+                           fmt::format("of a multiprocessor, use layer 1 to {} (the units in the "
+                                       "table of docs/checks.md) or {} (the memory test's pattern)",
+                                       compute_units, layer_of_pattern));
+  if (is_vote && injection.layer == layer_of_pattern && burn.memory.fill.is_zero())
+    return wrong_injection(injection, "no memory is tested; leave out --memory 0");
   if (injection.layer && !is_collective && !is_vote && *injection.layer > layers)
     return wrong_injection(injection, fmt::format("the network has {} layers; use 1 to {}", layers, layers));
   if (burn.steps && injection.step >= *burn.steps)

@@ -169,9 +169,12 @@ void run(const Reset& call, HostStream&) {
 }
 
 void run(const Verify& call, HostStream& stream) {
-  const auto& [words, expected, report] = call;
+  const auto& [words, expected, report, miscomputed] = call;
   run_check(words.count, Direction::ascending, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
-    return verify_range(words.data, expected, begin, end);
+    Mismatches found = verify_range(words.data, expected, begin, end);
+    if (const std::uint64_t i = miscomputed.first; miscomputed.count > 0 && begin <= i && i < end)
+      add_mismatch(found, i, miscomputed(PatternFunction(expected)(i)), words.data[i]);
+    return found;
   });
 }
 

@@ -69,7 +69,8 @@ Injection injection_of(InjectionKind kind, int number, const SelftestScope& scop
   if (kind == all_reduce && (*injection.mask &= ~puts_in) == 0) injection.mask = puts_in >> 1;
   if (kind == collective) aim_at_collective(injection, number, scope.ranks);
   if (kind == host_copy) injection.layer = 1 + number / scope.ranks % host_copy_to_host;
-  if (kind == multiprocessor) injection.layer = 1 + number % compute_units;
+  if (kind == multiprocessor)
+    injection.layer = 1 + number % (scope.memory ? layer_of_pattern : compute_units);
   return injection;
 }
 

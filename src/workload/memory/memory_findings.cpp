@@ -63,6 +63,26 @@ void add_sample(Mismatches& to, const Mismatches::Sample& sample) {
   to.xor_and &= sample.expected ^ sample.actual;
 }
 
+std::map<int, Mismatches> take_miscomputed(Mismatches& found, const Pattern& expected) {
+  const PatternFunction function(expected);
+  std::map<int, Mismatches> miscomputed;
+  Mismatches others = Mismatches::none();
+  others.count = found.count;
+  others.first_index = found.first_index;
+  for (const Mismatches::Sample& one : samples_of(found)) {
+    if (one.expected == function(one.index)) {
+      add_sample(others, one);
+      continue;
+    }
+    Mismatches& own = miscomputed.try_emplace(static_cast<int>(one.reader), Mismatches::none()).first->second;
+    add_sample(own, one);
+    ++own.count;
+    --others.count;
+  }
+  if (!miscomputed.empty()) found = others;
+  return miscomputed;
+}
+
 Result<SecondReads> read_again(Device& device, Stream& stream, const Buffer& pinned, WordsView words,
                                const Mismatches& found) {
   const auto samples = samples_of(found);

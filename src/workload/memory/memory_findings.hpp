@@ -52,6 +52,10 @@ Result<CellProbe> probe_cell(Device& device, Stream& stream, const Buffer& pinne
 /// `to` has room for it.
 void add_sample(Mismatches& to, const Mismatches::Sample& sample);
 
+/// Moves the samples whose expected word is not the pattern's out of `found`, by the multiprocessor that
+/// computed it.
+std::map<int, Mismatches> take_miscomputed(Mismatches& found, const Pattern& expected);
+
 /// The mismatches of a verification, divided by a second read of the sampled words.
 struct SecondReads {
   Mismatches read_wrong = Mismatches::none();  ///< samples that are stored right

@@ -240,10 +240,11 @@ Status MemoryPatrol::verify(std::size_t block, const std::stop_token& stop) {
               .place = fmt::format("{}, at rest after test {}", place(block), courses_[block].written_by()),
               .rewritten = false,
               .test = {}};
+  const Flip fault = due_miscomputation(block);
   return submit(
       [&](Stream& stream, Evidence* on_device) {
         count_enqueued(check);
-        return device_.verify(blocks_[block].words, check.expected, &on_device->mismatches, stream);
+        return device_.verify(blocks_[block].words, check.expected, &on_device->mismatches, stream, fault);
       },
       [this, check](const Evidence& evidence, double device_ms) {
         blocks_[check.block].clean = evidence.mismatches.count == 0;
@@ -333,6 +334,23 @@ Status MemoryPatrol::strike(std::size_t block) {
   return {};
 }
 
+/// The injected fault of the block's next verification, of no words if there is none.
+Flip MemoryPatrol::due_miscomputation(std::size_t block) {
+  const std::uint64_t words = blocks_[block].words.count;
+  const auto due = environment_.injector.take(InjectionKind::multiprocessor, step_, [](const Injection& one) {
+    return one.layer == layer_of_pattern;
+  });
+  if (!due) {
+    Flip fault = lasting_miscomputation_;
+    fault.first %= words;
+    return fault;
+  }
+  const Flip fault = choose_flip(*due, words, environment_.seed);
+  environment_.injector.report(*due, step_, fault, place(block));
+  if (due->lasting == Lasting::always) lasting_miscomputation_ = fault;
+  return fault;
+}
+
 Status MemoryPatrol::judge(const Check& check, const Mismatches& found, double device_ms) {
   count_verification(check, found, device_ms);
   if (found.count == 0) return {};
@@ -364,10 +382,21 @@ void MemoryPatrol::count_verification(const Check& check, const Mismatches& foun
   figures_.mismatches += found.count;
 }
 
+/// If a multiprocessor computed the pattern wrong, the memory is right. It may also be at fault for words
+/// without a sample.
+Status MemoryPatrol::report_mismatch(const Check& check, Mismatches found, Mismatches::Sample sample) {
+  for (auto& [reader, miscomputed] : take_miscomputed(found, check.expected)) {
+    if (found.samples == 0 && check.rewritten) miscomputed.count += std::exchange(found.count, 0);
+    report_reader(check, reader, miscomputed, ": pattern computed wrong");
+  }
+  if (found.count == 0) return {};
+  return report_words(check, found, found.samples > 0 ? lowest_sample(found) : sample);
+}
+
 /// Diagnoses one wrong word: stored or only read wrong, and whether the cell holds both values. Words that a
 /// faulty multiprocessor read wrong are reported separately. Other words in the same block may be bad memory.
 /// If the device fails during the diagnosis, the words are reported all the same.
-Status MemoryPatrol::report_mismatch(const Check& check, Mismatches found, Mismatches::Sample sample) {
+Status MemoryPatrol::report_words(const Check& check, Mismatches found, Mismatches::Sample sample) {
   const MemoryBlock& block = blocks_[check.block];
   WrongWords words;
   std::optional<CellProbe> probe;
@@ -379,7 +408,7 @@ Status MemoryPatrol::report_mismatch(const Check& check, Mismatches found, Misma
     if (!check.rewritten) {
       EGT_TRY_ASSIGN(const SecondReads again, read_again(device_, stream, probe_, block.words, found));
       if (const auto reader = faulty_reader(again.read_wrong, device_.info().multiprocessors)) {
-        report_reader(check, *reader, again.read_wrong);
+        report_reader(check, *reader, again.read_wrong, ": stored right, read wrong");
         found = again.others;
       }
       if (found.count > samples_of(found).size()) {
@@ -412,12 +441,11 @@ Status MemoryPatrol::report_mismatch(const Check& check, Mismatches found, Misma
   return diagnosed;
 }
 
-void MemoryPatrol::report_reader(const Check& check, int reader, const Mismatches& read_wrong) {
+void MemoryPatrol::report_reader(const Check& check, int reader, const Mismatches& found, const char* how) {
   Fault fault = fault_of(environment_, "multiprocessor", "pattern", "memory", step_);
-  fault.where = fmt::format(
-      "{}, {}, {}", multiprocessor_place(device_.info(), std::array{reader}, ": stored right, read wrong"),
-      check.place, describe_bits(read_wrong));
-  show_mismatches(fault, read_wrong, blocks_[check.block].offset);
+  fault.where = fmt::format("{}, {}, {}", multiprocessor_place(device_.info(), std::array{reader}, how),
+                            check.place, describe_bits(found));
+  show_mismatches(fault, found, blocks_[check.block].offset);
   environment_.records.emit(fault);
 }
 

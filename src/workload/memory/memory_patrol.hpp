@@ -148,6 +148,7 @@ class MemoryPatrol {
   void take_strikes();
   Strike aim(const Injection& injection);
   Status strike(std::size_t block);
+  Flip due_miscomputation(std::size_t block);
 
   Status take_next_operand(const std::stop_token& stop);
   Status take_operand(std::size_t block, const GemmLane::Plan& plan, const std::stop_token& stop);
@@ -162,7 +163,8 @@ class MemoryPatrol {
   void count_verification(const Check& check, const Mismatches& found, double device_ms);
   void count_turns(const Evidence& evidence, double turns, double device_ms);
   Status report_mismatch(const Check& check, Mismatches found, Mismatches::Sample sample);
-  void report_reader(const Check& check, int reader, const Mismatches& read_wrong);
+  Status report_words(const Check& check, Mismatches found, Mismatches::Sample sample);
+  void report_reader(const Check& check, int reader, const Mismatches& found, const char* how);
   void compare_with_host(float actual, std::uint32_t operand, int iterations, std::uint64_t offset,
                          std::string where);
   void report_disagreement(std::uint64_t offset, const Evidence& evidence, std::string where);
@@ -173,7 +175,8 @@ class MemoryPatrol {
   std::vector<BlockCourse> courses_;  ///< one per block
   std::vector<Strike> strikes_;       ///< pending
   std::uint64_t strikes_taken_ = 0;
-  std::optional<Look> look_;  ///< for the next block
+  Flip lasting_miscomputation_ = {.count = 0};  ///< injected into each later verification
+  std::optional<Look> look_;                    ///< for the next block
   const std::uint64_t planned_bytes_;
   std::uint64_t held_bytes_;
   double worked_ms_ = 0;  ///< device time since the last pause

@@ -79,7 +79,9 @@ Status VoteWorkload::ask(std::optional<UnitFault> fault, const std::stop_token& 
 
 /// The injected fault of this round, if one is due.
 std::optional<UnitFault> VoteWorkload::due_fault() {
-  const auto due = environment_.injector.take(InjectionKind::multiprocessor, step_);
+  const auto due = environment_.injector.take(InjectionKind::multiprocessor, step_, [](const Injection& one) {
+    return one.layer != layer_of_pattern;
+  });
   if (!due) return lasting_fault_;
   Flip flip = choose_flip(*due, voters_.size() * parts_.size(), environment_.seed);
   const std::size_t place = flip.first;

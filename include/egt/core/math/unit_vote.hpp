@@ -38,6 +38,9 @@ inline constexpr const char* compute_unit_names[] = {
 constexpr int compute_units = static_cast<int>(std::size(compute_unit_names));
 constexpr int host_units = static_cast<int>(ComputeUnit::local) + 1;
 static_assert(compute_units == static_cast<int>(ComputeUnit::tensor_fp8) + 1);
+/// `Injection::layer` of a multiprocessor: its units from 1 on, then the pattern that it computes in the
+/// memory test.
+constexpr int layer_of_pattern = compute_units + 1;
 
 /// A multiprocessor's sub-partitions, each with units of its own. The host uses the first.
 constexpr int sub_partitions = 4;
