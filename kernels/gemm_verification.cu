@@ -61,14 +61,20 @@ struct Product {
   const float *a_scale, *b_scale;
 };
 
-__device__ __forceinline__ void report_wrong(GemmMismatches* report, std::int64_t index, double expected,
-                                             double actual, double bound) {
-  auto* const wrong = reinterpret_cast<unsigned long long*>(&report->wrong);
-  if (atomicAdd(wrong, 1ull) != 0) return;
-  report->index = static_cast<std::uint64_t>(index);
-  report->expected = expected;
-  report->actual = actual;
-  report->bound = bound;
+__device__ __forceinline__ void extend(GemmMismatches::Range& range, std::int64_t line) {
+  const auto by = GemmMismatches::Range::of(line);
+  atomicMax(&range.last, by.last);
+  atomicMax(&range.complement_of_first, by.complement_of_first);
+}
+
+__device__ __forceinline__ void report_wrong(GemmMismatches* report, std::int64_t row, std::int64_t column,
+                                             double expected, double actual, double bound) {
+  extend(report->rows, row);
+  extend(report->columns, column);
+  const auto place = atomicAdd(reinterpret_cast<unsigned long long*>(&report->wrong), 1ull);
+  if (place < GemmMismatches::max_samples)
+    report->sample[place] = {static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(column), expected,
+                             actual, bound};
 }
 
 /// Reports the warp's number of compared elements and its max error as a share of the bound. The bits of
@@ -140,7 +146,7 @@ __global__ void __launch_bounds__(side* side)
       const ElementVerdict verdict = rounding.judge(actual, expected, all, bias);
       const double bound = rounding.bound(actual, all, bias), off = fabs(actual - expected);
       if (verdict == ElementVerdict::wrong)
-        report_wrong(report, r * product.d.columns + c, expected, actual, bound);
+        report_wrong(report, r, c, expected, actual, bound);
       else if (verdict == ElementVerdict::undecided)
         atomicAdd(reinterpret_cast<unsigned long long*>(&report->undecided), 1ull);
       else if (off > 0 && off <= bound)
@@ -243,29 +249,31 @@ __global__ void __launch_bounds__(exact_threads)
               static_cast<unsigned long long>(columns));
     return;
   }
+  extend(report->rows, row);
   const unsigned place = atomicAdd(&sums->wrong_rows, 1u);
   if (place < VerifyExactGemm::max_located_rows) sums->row[place] = row;
 }
 
-/// Computes each element of the wrong rows again, one column per warp. Usually there is none.
+/// Computes each element of the wrong rows again, one column per warp. Usually there is none. Each column
+/// starts at another row, so that the first wrong elements of a wrong tile are of all its rows and columns.
 __global__ void __launch_bounds__(exact_threads)
     locate_wrong_kernel(const Gemm gemm, const ExactSums* sums, GemmMismatches* report) {
   constexpr unsigned warps = exact_threads / 32;
-  const unsigned listed = sums->wrong_rows, most = VerifyExactGemm::max_located_rows, lane = threadIdx.x % 32;
-  for (unsigned place = 0; place < (listed < most ? listed : most); ++place) {
-    const std::int64_t row = sums->row[place];
-    for (std::int64_t column = blockIdx.x * warps + threadIdx.x / 32; column < gemm.d.columns;
-         column += gridDim.x * warps) {
+  const unsigned most = VerifyExactGemm::max_located_rows, lane = threadIdx.x % 32,
+                 listed = sums->wrong_rows < most ? sums->wrong_rows : most;
+  for (std::int64_t column = blockIdx.x * warps + threadIdx.x / 32; column < gemm.d.columns;
+       column += gridDim.x * warps) {
+    for (unsigned i = 0; i < listed; ++i) {
+      const std::int64_t row = sums->row[(column + i) % listed];
       double sum = 0;
       for (std::int64_t p = lane; p < gemm.a.columns; p += 32)
         sum += load(gemm.a.data, gemm.a.type, row * gemm.a.columns + p) *
                load(gemm.b.data, gemm.b.type, column * gemm.b.columns + p);
       for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
-      const std::int64_t index = row * gemm.d.columns + column;
-      const double actual = load(gemm.d.data, gemm.d.type, index);
+      const double actual = load(gemm.d.data, gemm.d.type, row * gemm.d.columns + column);
       if (lane != 0 || actual == sum) continue;
       atomicAdd(reinterpret_cast<unsigned long long*>(&report->compared), 1ull);
-      report_wrong(report, index, sum, actual, 0);
+      report_wrong(report, row, column, sum, actual, 0);
     }
   }
 }

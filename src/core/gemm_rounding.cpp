@@ -1,6 +1,8 @@
 #include "egt/core/math/gemm_rounding.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <tuple>
 
 namespace egt {
 namespace {
@@ -87,6 +89,14 @@ GemmRounding GemmRounding::of(Precision precision, ElementType stored_as, std::i
 
 double GemmMismatches::largest_share() const {
   return std::bit_cast<double>(largest);
+}
+
+std::vector<GemmMismatches::Sample> GemmMismatches::samples() const {
+  std::vector<Sample> all(sample, sample + std::min<std::uint64_t>(wrong, max_samples));
+  std::sort(all.begin(), all.end(), [](const Sample& a, const Sample& b) {
+    return std::tie(a.row, a.column) < std::tie(b.row, b.column);
+  });
+  return all;
 }
 
 }  // namespace egt

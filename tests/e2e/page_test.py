@@ -168,6 +168,24 @@ class Script(ProgramTest):
             self.assertIn("block 3", self.shown("happened", {"result": {"faults": [dict(fault, map=broken)]}}))
         self.assertNotIn("<img", self.shown("happened", {"result": {"faults": [dict(fault, map=dict(fault["map"], xor_or=HOSTILE))]}}))
 
+    def test_a_map_of_wrong_elements(self):
+        self.open("burn-one-rank")
+        even = {"first": 64, "last": 80, "stride": 8, "period": 8}
+        fault = {"kind": "gemm", "where": "block 3", "map": {"wrong": 70, "rows": [64, 72, 80], "columns": [5, 6, 5], "row": even,
+                                                             "column": {"first": 5, "last": 6, "stride": None, "period": None},
+                                                             "tile": {"row": 64, "rows": 32, "column": 4, "columns": 4}}}
+        section = self.shown("happened", {"result": {"faults": [fault]}})
+        self.assertIn("<title>3 of 70 wrong elements, rows 64 to 80, stride 8, columns 5 to 6, tile 32 x 4 at row 64, column 4</title>", section)
+        self.assertIn('aria-label="Wrong elements by row and column: 3 of 70', section)
+        for rect in ('x="0" y="0" width="120"', 'x="120" y="15', 'x="0" y="30'):
+            self.assertIn(f"<rect {rect}", section)
+        self.assertEqual(section.count("<rect"), 3)
+        for broken in ({"rows": [1]}, {"rows": None}, {"row": 7}, {"column": {"first": "a"}}, {"columns": [None, 5, 6]}, {"tile": HOSTILE}, {"wrong": HOSTILE}):
+            section = self.shown("happened", {"result": {"faults": [dict(fault, map=dict(fault["map"], **broken))]}})
+            self.assertIn("block 3", section)
+            self.assertNotIn("NaN", section)
+            self.assertNotIn("<img", section)
+
     def test_many_faults_and_results(self):
         self.open("burn-one-rank")
         faults = [{"kind": "memory", "rank": 0, "where": f"block {block}"} for block in range(1234)]

@@ -103,7 +103,8 @@ TEST_P(GemmVerificationOnCuda, AcceptsRightResultsAndFindsAFlippedBit) {
       ASSERT_OK(device_->gemm(gemm, *stream_));
       const GemmMismatches right = verify(gemm);
       EXPECT_EQ(right.compared, static_cast<std::uint64_t>(c.m * c.n));
-      EXPECT_EQ(right.wrong, 0u) << right.actual << ", not " << right.expected << " +- " << right.bound;
+      EXPECT_EQ(right.wrong, 0u) << right.sample[0].actual << ", not " << right.sample[0].expected << " +- "
+                                 << right.sample[0].bound;
       EXPECT_EQ(right.undecided, 0u);
       EXPECT_LE(right.largest_share(), 1);
       const double ms = device_->elapsed_ms(*events_[0], *events_[1]).value();
@@ -119,7 +120,9 @@ TEST_P(GemmVerificationOnCuda, AcceptsRightResultsAndFindsAFlippedBit) {
       ASSERT_OK(device_->flip(words, {.first = odd_word, .keep = 0x0000FFFF, .mask = 0x7BFF0000}, *stream_));
       const GemmMismatches wrong = verify(gemm);
       EXPECT_EQ(wrong.wrong, 1u);
-      EXPECT_EQ(wrong.index, odd_word * 4 / size_of(gemm.d.type) + (size_of(gemm.d.type) == 2 ? 1 : 0));
+      EXPECT_EQ(wrong.sample[0].row * gemm.d.columns + wrong.sample[0].column,
+                static_cast<std::int64_t>(odd_word * 4 / size_of(gemm.d.type) +
+                                          (size_of(gemm.d.type) == 2 ? 1 : 0)));
     }
 }
 
@@ -151,7 +154,8 @@ TEST_P(GemmVerificationOnCuda, AcceptsRightResultsOf8Bits) {
         ASSERT_OK(device_->gemm(gemm, *stream_));
         const GemmMismatches found = verify(gemm);
         EXPECT_EQ(found.compared, std::uint64_t{4096} * 2048);
-        EXPECT_EQ(found.wrong, 0u) << found.actual << ", not " << found.expected << " +- " << found.bound;
+        EXPECT_EQ(found.wrong, 0u) << found.sample[0].actual << ", not " << found.sample[0].expected << " +- "
+                                   << found.sample[0].bound;
         std::printf("fp8 k %lld a %s data %d: %.3f of the bound\n", static_cast<long long>(k),
                     std::string(to_string(a_type)).c_str(), static_cast<int>(data), found.largest_share());
       }

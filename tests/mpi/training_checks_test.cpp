@@ -354,10 +354,13 @@ TEST_F(TrainingChecksOnRanks, AGroupOfOneIsHeldAgainstItsPastAndItsAudit) {
 
   const Outcome by_audit = run({.precisions = {Precision::fp32},
                                 .broken_rank = victim,
-                                .broken_words = large,
+                                .broken_words = {.count = 3, .mask = large.mask},
                                 .model = last_is_another});
   EXPECT_THAT(by_audit.of_kind("gemm"), Not(IsEmpty()));
-  for (const Json& fault : by_audit.of_kind("gemm")) EXPECT_EQ(fault.at("rank"), victim);
+  for (const Json& fault : by_audit.of_kind("gemm")) {
+    EXPECT_EQ(fault.at("rank"), victim);
+    EXPECT_EQ(fault.value("map", Json())["columns"], (Json{0, 1, 2}));
+  }
   EXPECT_THAT(by_audit.of_kind("replay"), IsEmpty());
 }
 

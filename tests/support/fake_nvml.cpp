@@ -26,6 +26,7 @@
 ///   ecc_uncorrected remapped_corrected remapped_uncorrected remap_pending remap_failure pcie_replay
 ///   pcie_generation pcie_width pcie_max_generation pcie_max_width time.power_cap time.sw_thermal
 ///   time.hw_thermal time.power_brake time.hw_thermal_2025 time.power_brake_2025
+///   banks.N: number of memory banks of the class N of nvmlRowRemapperHistogramValues_t
 ///   ecc_corrected.P ecc_uncorrected.P: of the memory P, a nvmlMemoryLocation_t
 ///   links N: number of links; nvlink.up, nvlink.crc, .replay, .recovery, .recovery_events, .recovery_failed,
 ///   .old_crc, .old_replay, .old_recovery: all links; nvlink.3.crc: one link
@@ -268,6 +269,13 @@ Code nvmlDeviceGetRemappedRows(void* device, unsigned* corrected, unsigned* unco
   *pending = static_cast<unsigned>(script().value("remap_pending").value_or(0));
   *failed = static_cast<unsigned>(script().value("remap_failure").value_or(0));
   return code;
+}
+Code nvmlDeviceGetRowRemapperHistogram(void* device, egt::nvml::RowRemapperHistogram* out) {
+  for (std::size_t i = 0; i < std::size(out->banks); ++i)
+    if (const Code code = answer(device, out->banks + i, "banks." + std::to_string(i));
+        code != egt::nvml::success)
+      return code;
+  return egt::nvml::success;
 }
 Code nvmlDeviceGetPcieReplayCounter(void* device, unsigned* out) {
   return answer(device, out, "pcie_replay");

@@ -66,7 +66,11 @@ struct EccErrors {
   std::optional<std::uint64_t> corrected, uncorrected;
 };
 
-/// Monotonic counters and latches, except `pcie` and the links' `up`. Read before, during and after a run.
+/// Classes of memory banks by their spare rows, in the order of NVML's nvmlRowRemapperHistogramValues_t.
+constexpr const char* remap_availabilities[] = {"max", "high", "partial", "low", "none"};
+
+/// Monotonic counters and latches, except `pcie`, `remap_availability` and the links' `up`. Read before,
+/// during and after a run.
 struct SensorCounters {
   std::optional<std::uint64_t> ecc_corrected;
   std::optional<std::uint64_t> ecc_uncorrected;
@@ -74,6 +78,8 @@ struct SensorCounters {
   bool ecc_from_zero = false;                  ///< an ECC counter that appears during the run started at 0
   std::optional<std::uint64_t> remapped_rows;  ///< for corrected and uncorrectable errors
   std::optional<std::uint64_t> remapped_rows_uncorrected;
+  std::optional<std::uint64_t>
+      remap_availability[std::size(remap_availabilities)];  ///< number of banks per class
   std::optional<bool> remap_pending;
   std::optional<bool> remap_failure;
   std::optional<std::uint64_t> pcie_replay;

@@ -59,6 +59,20 @@ double scale_of(const Gemm& g) {
   return (g.a_scale ? double{*g.a_scale} : 1.0) * (g.b_scale ? double{*g.b_scale} : 1.0);
 }
 
+void extend(GemmMismatches::Range& range, const GemmMismatches::Range& by) {
+  range.last = std::max(range.last, by.last);
+  range.complement_of_first = std::max(range.complement_of_first, by.complement_of_first);
+}
+
+void add_wrong(GemmMismatches& found, std::int64_t row, std::int64_t column, double expected, double actual,
+               double bound) {
+  extend(found.rows, GemmMismatches::Range::of(row));
+  extend(found.columns, GemmMismatches::Range::of(column));
+  if (const std::uint64_t place = found.wrong++; place < GemmMismatches::max_samples)
+    found.sample[place] = {static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(column), expected,
+                           actual, bound};
+}
+
 /// Verifies rows [begin, end) of d.
 GemmMismatches verify_rows(const Gemm& g, const GemmRounding& rounding, std::int64_t k, std::int64_t begin,
                            std::int64_t end) {
@@ -98,12 +112,8 @@ GemmMismatches verify_rows(const Gemm& g, const GemmRounding& rounding, std::int
       const ElementVerdict verdict = rounding.judge(actual[j], expected, all, bias[j]);
       if (verdict == ElementVerdict::undecided) ++found.undecided;
       if (verdict == ElementVerdict::right && off > 0 && off <= bound) share = std::max(share, off / bound);
-      if (verdict == ElementVerdict::wrong && found.wrong++ == 0) {
-        found.index = static_cast<std::uint64_t>(begin * n) + i;
-        found.expected = expected;
-        found.actual = actual[j];
-        found.bound = bound;
-      }
+      if (verdict == ElementVerdict::wrong)
+        add_wrong(found, begin + r, static_cast<std::int64_t>(j), expected, actual[j], bound);
     }
   }
   found.largest = std::bit_cast<std::uint64_t>(share);
@@ -111,12 +121,15 @@ GemmMismatches verify_rows(const Gemm& g, const GemmRounding& rounding, std::int
 }
 
 void add(const GemmMismatches& found, GemmMismatches& to) {
-  GemmMismatches all = to.wrong > 0 ? to : found;
-  all.compared = to.compared + found.compared;
-  all.wrong = to.wrong + found.wrong;
-  all.undecided = to.undecided + found.undecided;
-  all.largest = std::max(to.largest, found.largest);  // bit patterns of nonnegative numbers
-  to = all;
+  const auto room =
+      GemmMismatches::max_samples - std::min<std::uint64_t>(to.wrong, GemmMismatches::max_samples);
+  std::copy_n(found.sample, std::min(found.wrong, room), to.sample + GemmMismatches::max_samples - room);
+  to.compared += found.compared;
+  to.wrong += found.wrong;
+  to.undecided += found.undecided;
+  to.largest = std::max(to.largest, found.largest);  // bit patterns of nonnegative numbers
+  extend(to.rows, found.rows);
+  extend(to.columns, found.columns);
 }
 
 /// d w - a (b^T w) of row `r`, in granules: 0 if it is right. NaN: an element is no multiple.
@@ -149,10 +162,7 @@ GemmMismatches locate_in_row(const Gemm& gemm, std::int64_t r) {
     const double expected = std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
     if (d[j] == expected) continue;
     ++found.compared;
-    if (found.wrong++ > 0) continue;
-    found.index = static_cast<std::uint64_t>(r) * d.size() + j;
-    found.expected = expected;
-    found.actual = d[j];
+    add_wrong(found, r, static_cast<std::int64_t>(j), expected, d[j], 0);
   }
   return found;
 }
@@ -180,6 +190,7 @@ void run(const VerifyExactGemm& call, HostStream& stream) {
       if (is_right) found.compared = static_cast<std::uint64_t>(gemm.d.columns);
       const std::scoped_lock lock(mutex);
       if (!is_right && located++ < VerifyExactGemm::max_located_rows) found = locate_in_row(gemm, r);
+      if (!is_right) extend(found.rows, GemmMismatches::Range::of(r));
       add(found, *report);
     }
   });

@@ -66,6 +66,11 @@ struct PciInfo {
 };
 static_assert(sizeof(PciInfo) == 68);
 
+struct RowRemapperHistogram {
+  unsigned banks[5];  ///< with all, most, some, few and no spare rows
+};
+static_assert(sizeof(RowRemapperHistogram) == 20);
+
 struct EventData {
   DeviceHandle device;
   unsigned long long type;
@@ -158,6 +163,7 @@ class Library {
   /// corrected, uncorrected, pending, failed
   Function<DeviceHandle, unsigned*, unsigned*, unsigned*, unsigned*> remapped_rows =
       find("nvmlDeviceGetRemappedRows");
+  Get<RowRemapperHistogram> remap_histogram = find("nvmlDeviceGetRowRemapperHistogram");
   Get<unsigned> pcie_replay = find("nvmlDeviceGetPcieReplayCounter");
   Get<unsigned> pcie_generation = find("nvmlDeviceGetCurrPcieLinkGeneration");
   Get<unsigned> pcie_width = find("nvmlDeviceGetCurrPcieLinkWidth");

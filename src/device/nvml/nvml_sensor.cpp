@@ -1,6 +1,8 @@
 #include "device/nvml/nvml_sensor.hpp"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -308,6 +310,8 @@ Result<SensorCounters> NvmlSensor::counters() {
     counters.remap_pending = pending != 0;
     counters.remap_failure = failed != 0;
   }
+  if (const auto histogram = get<nvml::RowRemapperHistogram>(library_->remap_histogram))
+    std::copy(std::begin(histogram->banks), std::end(histogram->banks), counters.remap_availability);
   counters.pcie_replay = get<unsigned>(library_->pcie_replay);
   counters.pcie = {get<unsigned>(library_->pcie_generation), get<unsigned>(library_->pcie_width),
                    get<unsigned>(library_->pcie_max_generation), get<unsigned>(library_->pcie_max_width)};

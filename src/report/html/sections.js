@@ -169,18 +169,38 @@ function xorText(mask) {
   return bits.length > 4 ? `${mask} (${bits.length} bits)` : `${mask} (bit${bits.length === 1 ? '' : 's'} ${bits.join(', ')})`;
 }
 
-// `where`, and the wrong bits of the known positions: addresses from left to right, bit 0 at the bottom. A bad cell of every row is a
-// line from left to right, a wrong word one from top to bottom.
+const spacing = (of, unit = '') => numberAt(of, 'period') && `${numberAt(of, 'stride') ? 'stride' : 'period'} ${numberAt(of, 'period')}${unit}`;
+
+// Wrong words: addresses from left to right, bit 0 at the bottom. A bad cell of every row is a line from left to right, a wrong word one
+// from top to bottom.
+function wordMap(map) {
+  const offsets = listAt(map, 'offsets'), ends = [offsets[0], offsets.at(-1)], readers = numberAt(map, 'readers');
+  const bitsOf = (xor) => [...Array(32).keys()].filter((bit) => (parseInt(xor, 16) >>> bit) & 1);
+  return { label: 'Wrong bits by address', x: ends, y: [0, 31], points: offsets.flatMap((offset, i) => bitsOf(listAt(map, 'xors')[i]).map((bit) => [offset, 31 - bit])),
+    text: [`${offsets.length} positions from ${ends[0]} to ${ends[1]}`, spacing(map, ' bytes'), `bits ${textAt(map, 'xor_or')}`,
+      readers && `read by ${counted(readers, 'multiprocessor')}`] };
+}
+
+// Wrong elements of a GEMM, as its matrix is written.
+function elementMap(map) {
+  const ends = (name) => [numberAt(map, name, 'first'), numberAt(map, name, 'last')], tile = at(map, 'tile'), rows = listAt(map, 'rows');
+  const lines = (name) => [`${name}s ${ends(name).join(' to ')}`, spacing(at(map, name))];
+  return { label: 'Wrong elements by row and column', x: ends('column'), y: ends('row'), points: listAt(map, 'columns').map((column, i) => [column, rows[i]]),
+    text: [`${rows.length} of ${counted(numberAt(map, 'wrong'), 'wrong element')}`, ...lines('row'), ...lines('column'),
+      tile && `tile ${figureAt(tile, 'rows')} x ${figureAt(tile, 'columns')} at row ${figureAt(tile, 'row')}, column ${figureAt(tile, 'column')}`] };
+}
+
+// `where`, and a picture of the known wrong positions.
 function errorMap(map, where) {
-  const offsets = listAt(map, 'offsets'), first = offsets[0], span = offsets.at(-1) - first || 1;
-  if (offsets.length < 2 || offsets.some((offset) => typeof offset !== 'number')) return where;
-  const period = numberAt(map, 'period'), readers = numberAt(map, 'readers');
-  const text = [`${offsets.length} positions from ${first} to ${offsets.at(-1)}`, period && `${numberAt(map, 'stride') ? 'stride' : 'period'} ${period} bytes`,
-    `bits ${textAt(map, 'xor_or')}`, readers && `read by ${counted(readers, 'multiprocessor')}`].filter(Boolean).join(', ');
-  const bits = offsets.flatMap((offset, i) => [...Array(32).keys()].filter((bit) => (parseInt(listAt(map, 'xors')[i], 16) >>> bit) & 1)
-    .map((bit) => svg('rect', { x: 238 * (offset - first) / span, y: 31 - bit, width: 2, height: 1 })));
-  return [where, svg('svg', { class: 'map', viewBox: '0 0 240 32', preserveAspectRatio: 'none', role: 'img', 'aria-label': `Wrong bits by address: ${text}` },
-    svg('title', {}, text), ...bits)];
+  const { label, x, y, points, text } = listAt(map, 'columns').length ? elementMap(map) : wordMap(map);
+  if (points.length < 2 || [x, y, ...points].flat().some((value) => !Number.isFinite(value))) return where;
+  const along = ([first, last], size, least) => {
+    const extent = Math.max(least, size / (last - first + 1));
+    return (value) => [(size - extent) * (value - first) / (last - first || 1), extent];
+  };
+  const across = along(x, 240, 2), down = along(y, 32, 1), title = text.filter(Boolean).join(', ');
+  return [where, svg('svg', { class: 'map', viewBox: '0 0 240 32', preserveAspectRatio: 'none', role: 'img', 'aria-label': `${label}: ${title}` }, svg('title', {}, title),
+    ...points.map(([column, row]) => svg('rect', { x: across(column)[0], y: down(row)[0], width: across(column)[1], height: down(row)[1] })))];
 }
 
 function faultTable(data) {

@@ -190,6 +190,15 @@ CounterNews ErrorCounterMonitor::finish() {
 void ErrorCounterMonitor::look_at_remaps(const SensorCounters& now, CounterNews& news) {
   remapped_rows_.look(now.remapped_rows, moment_.phase);
   remapped_rows_uncorrected_.look(now.remapped_rows_uncorrected, moment_.phase);
+  for (std::size_t i = 0; i < std::size(remap_availabilities); ++i)
+    remap_availability_[i].look(now.remap_availability[i], moment_.phase);
+  if (const auto exhausted = now.remap_availability[std::size(remap_availabilities) - 1].value_or(0);
+      exhausted > 0 && first("no spare rows"))
+    news.findings.push_back(
+        device_.finding("remap", "memory banks without spare rows",
+                        fmt::format("{} without spare rows: another bad row there cannot be remapped",
+                                    counted(exhausted, "memory bank")),
+                        0, static_cast<double>(exhausted)));
   const auto pending = remap_pending_.look(now.remap_pending);
   if (pending == Flag::Change::newly_set && first("pending"))
     news.faults.push_back(fault("remap", "a row of memory waits to be remapped", "none", "pending"));
@@ -389,6 +398,8 @@ Json ErrorCounterMonitor::counters() const {
            {"nvlink_replay", nvlink_replay_.json()},
            {"nvlink_recovery", nvlink_recovery_.json()},
            {"nvlinks", links}};
+  for (std::size_t i = 0; i < std::size(remap_availabilities); ++i)
+    all[fmt::format("remap_availability_{}", remap_availabilities[i])] = remap_availability_[i].json();
   for (std::size_t i = 0; i < std::size(ecc_places); ++i)
     for (const auto& [name, counter] :
          {std::pair("corrected", &ecc_at_[i].corrected), {"uncorrected", &ecc_at_[i].uncorrected}})

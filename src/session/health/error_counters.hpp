@@ -43,6 +43,7 @@ struct CounterNews {
 ///   separately, only those are faults.
 /// - Fault "gpu-lost": the device is lost, or does not answer for silent_seconds.
 /// - Finding of the same kind instead of a fault: the condition existed before the run.
+/// - Finding "remap" also: a memory bank has no spare rows, before or since the start of the run.
 /// - Finding "ecc": new corrected memory errors above the limit.
 /// - Finding "xid": other Xids, except those of other programs.
 /// - Finding "link": successful NVLink recoveries, or a PCIe link below its generation or width for
@@ -76,7 +77,8 @@ class ErrorCounterMonitor {
   /// if it moved. `xid`: [{xid, time, step, phase, detail}], null if Xids are not reported. `nvlinks`:
   /// [{link, up, crc, replay, recovery, recovery_failed}], each {before, after, moved}. `pcie_generation` and
   /// `pcie_width`: {before, after, max, under_load}, the last as seen under load. Memory errors also by
-  /// place, as far as the device counts them: `ecc_uncorrected_sram`, ..
+  /// place, as far as the device counts them: `ecc_uncorrected_sram`, .. Memory banks by their spare rows:
+  /// `remap_availability_max`, ..
   Json counters() const;
 
  private:
@@ -150,6 +152,7 @@ class ErrorCounterMonitor {
     Counter corrected, uncorrected;
   };
   EccCounters ecc_at_[std::size(ecc_places)];
+  Counter remap_availability_[std::size(remap_availabilities)];
   std::vector<std::string> moved_links_;  ///< since the previous reading, one text per counter
   struct Reported {
     double seconds = 0;       ///< end of the reported interval

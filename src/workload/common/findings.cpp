@@ -1,8 +1,10 @@
 #include "workload/common/findings.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,31 @@
 #include "egt/core/units.hpp"
 
 namespace egt {
+namespace {
+
+/// First and last position, and what the distances have in common.
+Json spacing(const std::set<std::uint64_t>& positions, std::uint64_t least_period) {
+  // Fewer positions, or positions at smaller distances, often have a common divisor by chance.
+  constexpr std::size_t least_positions = 4;
+  std::set<std::uint64_t> distances;
+  std::uint64_t period = 0;
+  for (auto next = positions.begin(), at = next++; next != positions.end(); at = next++) {
+    distances.insert(*next - *at);
+    period = std::gcd(period, *next - *at);
+  }
+  const bool is_even = distances.size() == 1 && positions.size() > 2;
+  const bool is_periodic = is_even || (positions.size() >= least_positions && period >= least_period);
+  return {{"first", *positions.begin()},
+          {"last", *positions.rbegin()},
+          {"stride", is_even ? Json(period) : Json()},
+          {"period", is_periodic ? Json(period) : Json()}};
+}
+
+std::string value_text(double value, ElementType type) {
+  return fmt::format("{:.{}g}", value, type == ElementType::f64 ? 17 : 9);
+}
+
+}  // namespace
 
 std::uint64_t pattern_seed(const Environment& environment, PatternPurpose purpose, std::uint64_t place,
                            std::uint64_t generation) {
@@ -74,36 +101,56 @@ std::span<const Mismatches::Sample> samples_of(const Mismatches& found) {
 
 Json error_map(const std::map<std::uint64_t, Mismatches::Sample>& words, std::uint64_t offset) {
   if (words.size() < 2) return {};
-  // Fewer positions, or positions at smaller distances, often have a common divisor by chance.
-  constexpr std::size_t least_positions = 4;
   constexpr std::uint64_t least_period = 64;
-  std::vector<std::uint64_t> offsets;
-  std::set<std::uint64_t> distances;
+  std::set<std::uint64_t> offsets;
   std::set<std::uint32_t> readers;
   Json masks = Json::array();
   std::uint32_t any = 0, each = ~0u;
-  std::uint64_t period = 0;
   for (const auto& [index, word] : words) {
-    const std::uint64_t at = offset + index * sizeof(std::uint32_t);
-    if (!offsets.empty())
-      distances.insert(at - offsets.back()), period = std::gcd(period, at - offsets.back());
-    offsets.push_back(at);
+    offsets.insert(offset + index * sizeof(std::uint32_t));
     if (word.reader != no_reader) readers.insert(word.reader);
     const std::uint32_t mask = word.expected ^ word.actual;
     any |= mask, each &= mask;
     masks.push_back(hex(mask));
   }
-  const bool is_even = distances.size() == 1 && words.size() > 2;
-  const bool is_periodic = is_even || (words.size() >= least_positions && period >= least_period);
-  return {{"first", offsets.front()},
-          {"last", offsets.back()},
-          {"stride", is_even ? Json(period) : Json()},
-          {"period", is_periodic ? Json(period) : Json()},
-          {"xor_or", hex(any)},
-          {"xor_and", hex(each)},
-          {"readers", readers.empty() ? Json() : Json(readers.size())},
-          {"offsets", offsets},
-          {"xors", masks}};
+  Json map = spacing(offsets, least_period);
+  map.update({{"xor_or", hex(any)},
+              {"xor_and", hex(each)},
+              {"readers", readers.empty() ? Json() : Json(readers.size())},
+              {"offsets", offsets},
+              {"xors", masks}});
+  return map;
+}
+
+Json error_map(const GemmMismatches& found, std::int64_t first_row, ElementType type) {
+  constexpr std::uint64_t least_period = 8;  // of a tensor core's fragments
+  constexpr std::uint64_t max_tile = 256;    // rows or columns of a GEMM kernel's tile
+  const std::vector<GemmMismatches::Sample> samples = found.samples();
+  if (samples.size() < 2) return {};
+  Json map{{"wrong", found.wrong}};
+  std::set<std::uint64_t> rows, columns;
+  for (const GemmMismatches::Sample& one : samples) {
+    const std::uint64_t row = static_cast<std::uint64_t>(first_row) + one.row;
+    rows.insert(row), columns.insert(one.column);
+    map["rows"].push_back(row), map["columns"].push_back(one.column);
+    map["expected"].push_back(value_text(one.expected, type));
+    map["actual"].push_back(value_text(one.actual, type));
+  }
+  Json tile;
+  bool is_tile = true;
+  for (const auto& [name, known, all, first] :
+       {std::tuple("row", &rows, &found.rows, static_cast<std::uint64_t>(first_row)),
+        {"column", &columns, &found.columns, std::uint64_t{0}}}) {
+    const std::uint64_t begin = first + all->first(), last = first + all->last,
+                        size = std::bit_ceil((begin ^ last) + 1);
+    map[name] = spacing(*known, least_period);
+    map[name].update({{"first", begin}, {"last", last}});
+    tile[name] = begin & ~(size - 1);
+    tile[name + std::string("s")] = size;
+    is_tile = is_tile && size <= max_tile;
+  }
+  map["tile"] = is_tile ? tile : Json();
+  return map;
 }
 
 Mismatches::Sample lowest_sample(const Mismatches& found) {
@@ -125,6 +172,15 @@ void show_mismatches(Fault& fault, const Mismatches& found, std::uint64_t offset
   std::map<std::uint64_t, Mismatches::Sample> words;
   for (const Mismatches::Sample& one : samples_of(found)) words[one.index] = one;
   fault.map = error_map(words, offset);
+}
+
+void show_mismatches(Fault& fault, const GemmMismatches& found, std::int64_t first_row, ElementType type) {
+  const GemmMismatches::Sample lowest = found.samples().front();
+  fault.where += fmt::format(", row {}, column {}", first_row + lowest.row, lowest.column);
+  fault.count = found.wrong;
+  fault.expected = value_text(lowest.expected, type);
+  fault.actual = value_text(lowest.actual, type);
+  fault.map = error_map(found, first_row, type);
 }
 
 void show_difference(Fault& fault, std::uint32_t expected, std::uint32_t actual) {

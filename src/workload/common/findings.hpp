@@ -55,6 +55,9 @@ constexpr std::uint32_t no_reader = ~0u;
 /// `Fault::map`: offsets in bytes from `offset` on, XOR masks, and what they have in common. Null for less
 /// than two positions. `words`: wrong words, by index.
 Json error_map(const std::map<std::uint64_t, Mismatches::Sample>& words, std::uint64_t offset);
+/// Rows, columns and values of the recorded elements, what they have in common, and the tile of all wrong
+/// ones. `first_row`: of the verified rows. `type`: of the elements.
+Json error_map(const GemmMismatches& found, std::int64_t first_row, ElementType type);
 
 /// The sample with the lowest index, or zeros if there is none.
 Mismatches::Sample lowest_sample(const Mismatches& found);
@@ -66,6 +69,8 @@ bool is_plausible(const Mismatches& report);
 /// Writes into a fault the count, offset and values of the lowest mismatch and the map of all samples, or
 /// that words were not compared. `found.count` is above 0. `offset`: of the verified words, in bytes.
 void show_mismatches(Fault& fault, const Mismatches& found, std::uint64_t offset = 0);
+/// The same of a GEMM with at least one wrong element; its row and column are added to `where`.
+void show_mismatches(Fault& fault, const GemmMismatches& found, std::int64_t first_row, ElementType type);
 
 /// Writes expected value, actual value and their XOR into a fault. Equal values leave these fields empty.
 void show_difference(Fault& fault, std::uint32_t expected, std::uint32_t actual);

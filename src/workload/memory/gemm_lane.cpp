@@ -34,17 +34,6 @@ bool repeats(const Injection& injection) {
   return injection.lasting.value_or(Lasting::once) != Lasting::once;
 }
 
-/// Writes the wrong element into the fault. `first_row`: of the verified rows.
-void show_element(Fault& fault, const GemmMismatches& found, std::int64_t first_row, std::int64_t columns,
-                  ElementType type) {
-  const auto index = static_cast<std::int64_t>(found.index);
-  const int digits = type == ElementType::f64 ? 17 : 9;
-  fault.where += fmt::format(", row {}, column {}", first_row + index / columns, index % columns);
-  fault.count = found.wrong;
-  fault.expected = fmt::format("{:.{}g}", found.expected, digits);
-  fault.actual = fmt::format("{:.{}g}", found.actual, digits);
-}
-
 double flops(std::int64_t rows, std::int64_t inner) {
   return 2 * static_cast<double>(rows) * static_cast<double>(rows) * static_cast<double>(inner);
 }
@@ -120,7 +109,7 @@ Status GemmLane::try_bands() {
             const std::lock_guard lock(mutex_);
             ++figures_.disagreements;
           }
-          show_element(fault, found, 0, fewest_rows, ElementType::f64);
+          show_mismatches(fault, found, 0, ElementType::f64);
           environment_.records.emit(fault);
           return Status();
         },
@@ -466,7 +455,7 @@ void GemmLane::judge_rows(Operands& operands, std::size_t pair, std::int64_t fir
   fault.where = where(operands);
   fault.offset = offset_of(operands, rows);
   if (found.wrong > 0) {
-    show_element(fault, found, first_row, rows.d.columns, rows.d.type);
+    show_mismatches(fault, found, first_row, rows.d.type);
   } else {
     fault.where += fmt::format(": {} of {} elements were verified", decided, rows.d.count());
   }

@@ -12,6 +12,7 @@
 #include "egt/core/math/half.hpp"
 #include "egt/core/pattern.hpp"
 #include "egt/core/wait.hpp"
+#include "workload/common/findings.hpp"
 
 namespace egt {
 namespace {
@@ -288,7 +289,7 @@ Status OperationAudit::verify(const Gemm& gemm, const char* kind, std::string na
   EGT_TRY(device_.set_zero(report, sizeof *report, stream));
   EGT_TRY(device_.verify_gemm(gemm, report, stream));
   EGT_TRY(device_.copy(pinned, report, sizeof *report, stream));
-  const std::int64_t columns = gemm.d.columns;
+  const ElementType type = gemm.d.type;
   const auto elements = static_cast<std::uint64_t>(gemm.d.count());
   gemms_.push_back([=, name = std::move(name)]() -> std::optional<OperationFinding> {
     OperationFinding finding{.kind = kind, .detector = "GEMM verification", .where = {}};
@@ -301,13 +302,14 @@ Status OperationAudit::verify(const Gemm& gemm, const char* kind, std::string na
       return finding;
     }
     if (found.wrong == 0) return {};
-    const auto index = static_cast<std::int64_t>(found.index);
-    finding.where = fmt::format("{}: element {}, {} is {:.9g}, not {:.9g} +- {:.3g} ({} wrong)", name,
-                                first_row + index / columns, index % columns, found.actual, found.expected,
-                                found.bound, found.wrong);
-    finding.expected = found.expected;
-    finding.actual = found.actual;
+    const GemmMismatches::Sample one = found.samples().front();
+    finding.where =
+        fmt::format("{}: element {}, {} is {:.9g}, not {:.9g} +- {:.3g} ({} wrong)", name,
+                    first_row + one.row, one.column, one.actual, one.expected, one.bound, found.wrong);
+    finding.expected = one.expected;
+    finding.actual = one.actual;
     finding.count = found.wrong;
+    finding.map = error_map(found, first_row, type);
     return finding;
   });
   return {};

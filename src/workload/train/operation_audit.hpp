@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "egt/core/record.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
 #include "model/operation_observer.hpp"
@@ -21,6 +22,7 @@ struct OperationFinding {
   std::string where;     ///< "product of layer 3, bf16: element 7, 12 is 3.5, not 1.25 +- 0.01"
   double expected = 0, actual = 0;
   std::uint64_t count = 1;  ///< wrong elements among those compared
+  Json map = {};            ///< as `Fault::map`
 };
 
 /// Right value of an element, and how far the actual one may be off.

@@ -459,6 +459,7 @@ Status TrainingChecks::judge_audit() {
   found.expected = fmt::format("{}", finding.expected);
   found.actual = fmt::format("{}", finding.actual);
   found.count = finding.count;
+  found.map = finding.map;
   reporter_.report(std::move(found), own);
   return {};
 }

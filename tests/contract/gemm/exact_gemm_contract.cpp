@@ -1,10 +1,16 @@
+#include <algorithm>
+#include <set>
+
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 
 #include "egt/core/operand_bands.hpp"
 #include "tests/contract/device_contract.hpp"
 
 namespace egt::contract {
 namespace {
+
+using ::testing::ElementsAre;
 
 constexpr std::int64_t exact_rows = 128;
 
@@ -42,6 +48,11 @@ struct ExactProduct {
     EXPECT_OK(test.device().verify_exact_gemm(gemm, granule, report.as<GemmMismatches>(), test.stream()));
     return test.download_value<GemmMismatches>(report.data());
   }
+  GemmMismatches recompute(DeviceContract& test) const {
+    EXPECT_OK(test.device().set_zero(report.data(), sizeof(GemmMismatches), test.stream()));
+    EXPECT_OK(test.device().verify_gemm(gemm, report.as<GemmMismatches>(), test.stream()));
+    return test.download_value<GemmMismatches>(report.data());
+  }
   WordsView result_words() const {
     return {result.as<std::uint32_t>(),
             static_cast<std::uint64_t>(exact_rows * exact_rows) * size_of(gemm.d.type) / 4};
@@ -52,6 +63,13 @@ std::vector<std::size_t> exact_bands(const Device& device) {
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < operand_bands().size(); ++i)
     if (operand_bands()[i].is_exact && device.supports(operand_bands()[i].precision).yes()) all.push_back(i);
+  return all;
+}
+
+/// Row and column of the recorded elements.
+std::vector<std::pair<std::int64_t, std::int64_t>> positions_of(const GemmMismatches& found) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> all;
+  for (const GemmMismatches::Sample& one : found.samples()) all.emplace_back(one.row, one.column);
   return all;
 }
 
@@ -68,14 +86,11 @@ TEST_P(DeviceContract, AnExactGemmIsVerifiedWithoutATolerance) {
       const ExactProduct operands(*this, band, seed);
       EXPECT_OK(device().gemm(operands.gemm, stream()));
       const GemmMismatches found = operands.verify(*this);
-      EXPECT_EQ(found.wrong, 0u) << name_of_band(band) << ": " << found.actual << ", not " << found.expected;
+      EXPECT_EQ(found.wrong, 0u) << name_of_band(band) << ": " << found.sample[0].actual << ", not "
+                                 << found.sample[0].expected;
       EXPECT_EQ(found.compared, static_cast<std::uint64_t>(exact_rows * exact_rows)) << name_of_band(band);
-      const GemmMismatches recomputed = [&] {
-        EXPECT_OK(device().set_zero(operands.report.data(), sizeof(GemmMismatches), stream()));
-        EXPECT_OK(device().verify_gemm(operands.gemm, operands.report.as<GemmMismatches>(), stream()));
-        return download_value<GemmMismatches>(operands.report.data());
-      }();
-      EXPECT_EQ(recomputed.wrong, 0u) << name_of_band(band) << ": the other verification disagrees";
+      EXPECT_EQ(operands.recompute(*this).wrong, 0u)
+          << name_of_band(band) << ": the other verification disagrees";
     }
 }
 
@@ -94,8 +109,10 @@ TEST_P(DeviceContract, AnyWrongBitOfAnExactGemmIsLocated) {
       EXPECT_OK(device().flip(words, fault, stream()));
       EXPECT_OK(device().synchronize(stream(), 60));  // the flip needs the memory
       EXPECT_EQ(found.wrong, 1u) << name_of_band(band) << " bit " << bit;
-      EXPECT_EQ(found.index, first / words_per_element) << name_of_band(band) << " bit " << bit;
-      EXPECT_NE(found.expected, found.actual) << name_of_band(band) << " bit " << bit;
+      const auto [row, column, expected, actual, bound] = found.sample[0];
+      EXPECT_EQ(row * exact_rows + column, static_cast<std::int64_t>(first / words_per_element))
+          << name_of_band(band) << " bit " << bit;
+      EXPECT_NE(expected, actual) << name_of_band(band) << " bit " << bit;
     }
   }
 }
@@ -115,7 +132,52 @@ TEST_P(DeviceContract, ExchangedOrMissingElementsOfAnExactGemmAreDetected) {
   EXPECT_OK(device().copy(words.data, changed.data(), words.bytes(), stream()));
   const GemmMismatches found = operands.verify(*this);
   EXPECT_EQ(found.wrong, 2u) << "the sum of the row is right, the weighted sum is not";
-  EXPECT_EQ(static_cast<std::int64_t>(found.index) / exact_rows, 5);
+  EXPECT_THAT(positions_of(found), ElementsAre(std::pair(5, 7), std::pair(5, 90)));
+}
+
+/// Up to max_samples, every wrong element is recorded; of more, as many, and the area of all.
+TEST_P(DeviceContract, WrongElementsOfAGemmAreRecordedWithTheirArea) {
+  const ExactProduct operands(*this, exact_bands(device()).front(), 8);
+  ASSERT_EQ(operands.gemm.d.type, ElementType::f64);
+  const auto find = [&](std::int64_t rows, std::int64_t row_stride, std::int64_t columns) {
+    EXPECT_OK(device().gemm(operands.gemm, stream()));
+    for (std::int64_t r = 0; r < rows; ++r)
+      EXPECT_OK(
+          device().flip(operands.result_words(),
+                        {.first = static_cast<std::uint64_t>((40 + r * row_stride) * exact_rows + 33) * 2 + 1,
+                         .count = static_cast<std::uint64_t>(columns),
+                         .stride = 4,
+                         .keep = 0,
+                         .mask = 0x50000000},
+                        stream()));
+    const GemmMismatches exact = operands.verify(*this), rounded = operands.recompute(*this);
+    for (const GemmMismatches& found : {exact, rounded}) {
+      EXPECT_EQ(found.wrong, static_cast<std::uint64_t>(rows * columns));
+      EXPECT_EQ(found.rows.first(), 40u);
+      EXPECT_EQ(found.rows.last, 40 + (rows - 1) * row_stride);
+      EXPECT_EQ(found.columns.first(), 33u);
+      EXPECT_EQ(found.columns.last, 33 + (columns - 1) * 2);
+      for (const GemmMismatches::Sample& one : found.samples()) EXPECT_NE(one.expected, one.actual);
+      const auto positions = positions_of(found);
+      EXPECT_EQ(positions.size(), static_cast<std::size_t>(std::min<std::int64_t>(rows * columns, 64)));
+      EXPECT_EQ(std::set(positions.begin(), positions.end()).size(), positions.size());
+      for (const auto& [row, column] : positions) {
+        EXPECT_EQ((row - 40) % row_stride, 0);
+        EXPECT_EQ(column % 2, 1);
+      }
+    }
+    return positions_of(exact) == positions_of(rounded);
+  };
+  EXPECT_TRUE(find(4, 8, 16)) << "64 elements: both verifications record the same";
+  find(40, 2, 30);
+}
+
+/// Of wrong rows that are not computed again, the number of elements is unknown, but not the place.
+TEST_P(DeviceContract, RowsOfAWrongGemmAreKnownAlsoIfTheyAreNotLocated) {
+  const ExactProduct operands(*this, exact_bands(device()).front(), 9);
+  const GemmMismatches found = operands.verify(*this);
+  EXPECT_EQ(found.rows.first(), 0u);
+  EXPECT_EQ(found.rows.last, exact_rows - 1);
 }
 
 TEST_P(DeviceContract, VerifyExactGemmRejectsOtherGemms) {

@@ -119,8 +119,8 @@ TEST_P(DeviceContract, VerifyGemmAcceptsEveryRightResult) {
           const GemmMismatches found = verify(*this, v.gemm);
           const auto name = fmt::format("{} {}x{}x{} variant {} data {}", to_string(precision), shape.m,
                                         shape.n, shape.k, variant, static_cast<int>(data));
-          ASSERT_EQ(found.wrong, 0u) << name << ": " << found.actual << ", not " << found.expected << " +- "
-                                     << found.bound;
+          const auto& [row, column, expected, actual, bound] = found.sample[0];
+          ASSERT_EQ(found.wrong, 0u) << name << ": " << actual << ", not " << expected << " +- " << bound;
           EXPECT_EQ(found.compared, static_cast<std::uint64_t>(shape.m * shape.n)) << name;
           if (data != Data::huge) {
             EXPECT_EQ(found.undecided, 0u) << name;
@@ -150,10 +150,11 @@ TEST_P(DeviceContract, VerifyGemmFindsOneWrongElementWhereverItIs) {
       gemm.d = changed.view;
       const GemmMismatches found = verify(*this, gemm);
       ASSERT_EQ(found.wrong, 1u) << to_string(precision) << " at " << r << ", " << c;
-      EXPECT_EQ(found.index, static_cast<std::uint64_t>(r * shape.n + c));
-      EXPECT_EQ(found.actual, v.d.get(r, c));
-      EXPECT_NEAR(found.expected, before, found.bound);
-      EXPECT_LT(found.bound, 0.06);
+      const auto& [row, column, expected, actual, bound] = found.sample[0];
+      EXPECT_EQ(std::pair(std::int64_t{row}, std::int64_t{column}), std::pair(r, c));
+      EXPECT_EQ(actual, v.d.get(r, c));
+      EXPECT_NEAR(expected, before, bound);
+      EXPECT_LT(bound, 0.06);
       v.d.set(r, c, before);
     }
   }
@@ -169,7 +170,7 @@ TEST_P(DeviceContract, VerifyGemmFindsAWrongOperandAndAResultThatWasNotComputed)
   const GemmMismatches found = verify(*this, v.gemm);
   EXPECT_GT(found.wrong, 25u);
   EXPECT_LE(found.wrong, 30u);
-  EXPECT_EQ(found.index / 30, 7u);
+  EXPECT_EQ(found.sample[0].row, 7u);
 }
 
 TEST_P(DeviceContract, VerifyGemmVerifiesBiasAndRelu) {
@@ -188,8 +189,8 @@ TEST_P(DeviceContract, VerifyGemmVerifiesBiasAndRelu) {
       EXPECT_GT(verify(*this, gemm).wrong, 1000u);  // neither bias nor ReLU was applied
       EXPECT_OK(device().gemm(gemm, stream()));
       const GemmMismatches found = verify(*this, gemm);
-      EXPECT_EQ(found.wrong, 0u) << to_string(precision) << ": " << found.actual << ", not "
-                                 << found.expected;
+      EXPECT_EQ(found.wrong, 0u) << to_string(precision) << ": " << found.sample[0].actual << ", not "
+                                 << found.sample[0].expected;
       EXPECT_EQ(found.undecided, 0u);
       EXPECT_LE(found.largest_share(), 1);
       gemm.relu_bias = {};
@@ -285,8 +286,9 @@ TEST_P(DeviceContract, VerifyGemmOfInt8IsExact) {
   EXPECT_OK(device().flip({d.as<std::uint32_t>(), m * n}, {.first = 5 * n + 7, .mask = 1}, stream()));
   const GemmMismatches wrong = verify(*this, gemm);
   EXPECT_EQ(wrong.wrong, 1u);
-  EXPECT_EQ(wrong.index, static_cast<std::uint64_t>(5 * n + 7));
-  EXPECT_EQ(std::fabs(wrong.actual - wrong.expected), 1.0);
+  const auto& [row, column, expected, actual, bound] = wrong.sample[0];
+  EXPECT_EQ(std::pair(row, column), std::pair(5u, 7u));
+  EXPECT_EQ(std::fabs(actual - expected), 1.0);
 }
 
 TEST_P(DeviceContract, VerifyGemmRefusesWhatDoesNotFit) {

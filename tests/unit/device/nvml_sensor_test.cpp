@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/nvml_script.hpp"
@@ -59,7 +60,8 @@ TEST(NvmlSensor, ReadsCounters) {
   const NvmlScript script(healthy_gpu +
                           "ecc_uncorrected 1\nremapped_corrected 2\nremapped_uncorrected 1\n"
                           "remap_pending 1\npcie_generation 1\npcie_width 8\n"
-                          "ecc_corrected.2 3\necc_uncorrected.7 1\n");
+                          "ecc_corrected.2 3\necc_uncorrected.7 1\n"
+                          "banks.0 636\nbanks.1 2\nbanks.2 1\nbanks.3 0\nbanks.4 1\n");
   const auto sensor = open_healthy();
   const SensorCounters c = counters_of(*sensor);
   EXPECT_EQ(c.ecc_corrected, 3u);
@@ -72,6 +74,7 @@ TEST(NvmlSensor, ReadsCounters) {
   EXPECT_EQ(c.remapped_rows_uncorrected, 1u);
   EXPECT_EQ(c.remap_pending, true);
   EXPECT_EQ(c.remap_failure, false);
+  EXPECT_THAT(c.remap_availability, testing::ElementsAre(636u, 2u, 1u, 0u, 1u));
   EXPECT_EQ(c.pcie_replay, 4u);
   EXPECT_EQ(c.pcie.generation, 1u);
   EXPECT_EQ(c.pcie.width, 8u);
@@ -240,6 +243,7 @@ TEST(NvmlSensor, WhatIsNotSupportedIsEmptyAndNoError) {
   const SensorCounters c = counters_of(*sensor);
   EXPECT_FALSE(c.ecc_corrected.has_value());
   EXPECT_FALSE(c.remap_pending.has_value());
+  EXPECT_THAT(c.remap_availability, testing::Each(std::nullopt));
   EXPECT_FALSE(c.nvlink_crc.has_value());
   EXPECT_TRUE(c.nvlinks.empty());
   EXPECT_FALSE(c.pcie.generation.has_value());

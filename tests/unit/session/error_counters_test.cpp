@@ -112,6 +112,8 @@ TEST_P(LedgerFixture, TellsExactlyThis) {
 const std::string& ok = healthy_gpu;
 const std::string pending = "remap: a row of memory waits to be remapped";
 const std::string failed = "remap: a row of memory could not be remapped";
+const std::string no_spare_rows = "remap: memory banks without spare rows";
+const std::string banks = "banks.0 640\nbanks.1 0\nbanks.2 0\nbanks.3 0\nbanks.4 0\n";
 
 const Fixture fixtures[] = {
     {"healthy", ok, {}, {}},
@@ -147,6 +149,9 @@ const Fixture fixtures[] = {
      ok + "at 10 remap_pending 1\nat 15 remap_pending 0\nat 20 remap_pending 1\n",
      {pending},
      {}},
+    {"spare_rows_left", ok + banks + "at 10 banks.0 638\nat 10 banks.1 2\n", {}, {}},
+    {"spare_rows_used_up_before", ok + banks + "banks.4 1\n", {}, {no_spare_rows}},
+    {"spare_rows_newly_used_up", ok + banks + "at 10 banks.4 1\nat 20 banks.4 2\n", {}, {no_spare_rows}},
     {"rows_remapped", ok + "at 10 remapped_corrected 1\n", {}, {}},
     {"xid_48", ok + "at 10 xid 48\n", {"xid: Xid 48: uncorrectable memory error (ECC)"}, {}},
     {"xid_63_64",
@@ -299,10 +304,21 @@ TEST(ErrorCounterMonitor, KeepsBeforeAfterAndThePhaseOfEachMove) {
   EXPECT_EQ(c["xid"][0]["step"], 15);
 }
 
+TEST(ErrorCounterMonitor, BanksWithoutSpareRowsAreCounted) {
+  const Told reported = run(ok + banks + "at 10 banks.0 639\nat 10 banks.4 1\n");
+  EXPECT_EQ(reported.counters["remap_availability_max"], (Json{{"before", 640}, {"after", 639}}));
+  EXPECT_EQ(reported.counters["remap_availability_none"],
+            (Json{{"before", 0}, {"after", 1}, {"moved", {{"train", 1}}}}));
+  ASSERT_EQ(reported.findings.size(), 1u);
+  EXPECT_EQ(reported.findings[0].text,
+            "1 memory bank without spare rows: another bad row there cannot be remapped");
+}
+
 TEST(ErrorCounterMonitor, WhatIsNotAnsweredIsNull) {
   const Json c = run("").counters;
-  for (const char* name : {"ecc_corrected", "ecc_uncorrected", "remapped_rows", "remap_pending",
-                           "remap_failure", "pcie_replay", "nvlink_crc", "nvlink_replay", "nvlink_recovery"})
+  for (const char* name :
+       {"ecc_corrected", "ecc_uncorrected", "remapped_rows", "remap_pending", "remap_failure",
+        "remap_availability_none", "pcie_replay", "nvlink_crc", "nvlink_replay", "nvlink_recovery"})
     EXPECT_EQ(c[name], (Json{{"before", nullptr}, {"after", nullptr}})) << name;
   EXPECT_TRUE(c["xid"].is_null());
   EXPECT_TRUE(c["nvlinks"].empty());

@@ -199,6 +199,53 @@ TEST(ErrorMap, CountsReaders) {
   EXPECT_EQ(error_map(words, 0)["readers"], 3);
 }
 
+GemmMismatches wrong_elements(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& positions) {
+  GemmMismatches found{};
+  for (const auto& [row, column] : positions) {
+    found.sample[found.wrong++] = {.row = row, .column = column, .expected = 0.1, .actual = -1, .bound = 0};
+    const auto extend = [](GemmMismatches::Range& range, std::uint32_t line) {
+      const auto by = GemmMismatches::Range::of(line);
+      range = {std::max(range.last, by.last), std::max(range.complement_of_first, by.complement_of_first)};
+    };
+    extend(found.rows, row), extend(found.columns, column);
+  }
+  return found;
+}
+
+TEST(ErrorMap, SummarizesElementsOfAGemm) {
+  EXPECT_TRUE(error_map(wrong_elements({{3, 4}}), 0, ElementType::f32).is_null());
+  EXPECT_EQ(error_map(wrong_elements({{9, 66}, {1, 70}, {1, 67}}), 64, ElementType::f32),
+            (Json{{"wrong", 3},
+                  {"rows", {65, 65, 73}},
+                  {"columns", {67, 70, 66}},
+                  {"expected", {"0.1", "0.1", "0.1"}},
+                  {"actual", {"-1", "-1", "-1"}},
+                  {"row", {{"first", 65}, {"last", 73}, {"stride", nullptr}, {"period", nullptr}}},
+                  {"column", {{"first", 66}, {"last", 70}, {"stride", nullptr}, {"period", nullptr}}},
+                  {"tile", {{"row", 64}, {"rows", 16}, {"column", 64}, {"columns", 8}}}}));
+  const Json fragments =
+      error_map(wrong_elements({{0, 5}, {8, 5}, {24, 5}, {32, 6}, {0, 7}}), 0, ElementType::f64);
+  EXPECT_EQ(fragments["row"]["period"], 8);
+  EXPECT_EQ(fragments["row"]["stride"], nullptr);
+  EXPECT_EQ(fragments["column"]["stride"], 1) << "columns in a row";
+  EXPECT_EQ(fragments["expected"][0], "0.10000000000000001");
+  EXPECT_EQ(error_map(wrong_elements({{127, 0}, {128, 0}}), 0, ElementType::f32)["tile"]["rows"], 256);
+  EXPECT_EQ(error_map(wrong_elements({{255, 0}, {256, 0}}), 0, ElementType::f32)["tile"], nullptr)
+      << "in two of the largest tiles";
+}
+
+/// More elements than are recorded: their number and area count those that are not.
+TEST(ErrorMap, OfAGemmCountsElementsThatAreNotRecorded) {
+  GemmMismatches found = wrong_elements({{1, 0}, {2, 1}});
+  found.wrong = 5000;
+  found.rows.last = 63;
+  const Json map = error_map(found, 0, ElementType::f32);
+  EXPECT_EQ(map["wrong"], 5000);
+  EXPECT_EQ(map["rows"].size(), 64u);
+  EXPECT_EQ(map["row"]["last"], 63);
+  EXPECT_EQ(map["tile"], (Json{{"row", 0}, {"rows", 64}, {"column", 0}, {"columns", 2}}));
+}
+
 /// Words that thread blocks of one multiprocessor read wrong; `block` and distance are those of 132 of them.
 Mismatches read_by_one() {
   Mismatches found = Mismatches::none();
@@ -578,6 +625,13 @@ TEST(MemoryWorkload, AProductThatIsWrongInEveryRepetitionIsFoundByItsVerificatio
       EXPECT_THAT(fault["where"].get<std::string>(),
                   testing::AllOf(HasSubstr(std::string(to_string(precision)) + " product"),
                                  HasSubstr(", row "), testing::EndsWith(", column 17")));
+      const Json& map = fault["map"];
+      EXPECT_EQ(map["wrong"], fault["count"]);
+      EXPECT_EQ(map["column"], (Json{{"first", 17}, {"last", 17}, {"stride", nullptr}, {"period", nullptr}}));
+      EXPECT_EQ(map["row"]["stride"], 1);
+      EXPECT_GE(map["rows"].size(), 16u);
+      EXPECT_EQ(map["expected"][0], fault["expected"]);
+      EXPECT_EQ(map["actual"][0], fault["actual"]);
     }
   }
 }

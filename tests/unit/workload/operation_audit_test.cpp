@@ -85,6 +85,18 @@ TEST(OperationAudit, VerifiesBlocksOfRowsThatReachEveryRow) {
   EXPECT_LT(found, 25);
 }
 
+TEST(OperationAudit, AFindingHasTheMapOfItsElementsInTheWholeMatrix) {
+  Audited one;
+  for (const int row : {37, 39}) static_cast<float*>(one.gemm.d.data)[row * 48 + 11] += 0.01f;
+  for (int i = 0; i < 8; ++i) {
+    const OperationAuditReport report = one.report({.terms = 48 * 48 * 32});  // from row 0 or 16
+    ASSERT_THAT(report.findings, SizeIs(1));
+    EXPECT_EQ(report.findings[0].map["rows"], (Json{37, 39}));
+    EXPECT_EQ(report.findings[0].map["columns"], (Json{11, 11}));
+    EXPECT_EQ(report.findings[0].map["row"]["first"], 37);
+  }
+}
+
 TEST(OperationAudit, AVerificationThatComparedNothingIsAFinding) {
   Audited one(
       changed<VerifyGemm>(small_host_device(), [](const VerifyGemm&, const Enqueue&) { return Status(); }));

@@ -3,6 +3,7 @@
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "egt/core/math/hd.hpp"
 #include "egt/core/pattern.hpp"
@@ -76,14 +77,30 @@ struct GemmRounding {
 
 /// Result of GEMM verifications. All zero before them.
 struct GemmMismatches {
-  std::uint64_t compared;          ///< elements; fewer than d has: the verification did not complete
-  std::uint64_t wrong;             ///< elements outside the rounding bound
-  std::uint64_t undecided;         ///< non-finite elements that an overflow may explain
-  std::uint64_t largest;           ///< fp64 bits of the max error of a right element, as a share of its bound
-  std::uint64_t index;             ///< of one wrong element, in row-major order
-  double expected, actual, bound;  ///< of that element
+  static constexpr int max_samples = 64;
+  std::uint64_t compared;   ///< elements; fewer than d has: the verification did not complete
+  std::uint64_t wrong;      ///< elements outside the rounding bound
+  std::uint64_t undecided;  ///< non-finite elements that an overflow may explain
+  std::uint64_t largest;    ///< fp64 bits of the max error of a right element, as a share of its bound
+  /// Both are maxima, since a report starts with zeros.
+  struct Range {
+    std::uint32_t last, complement_of_first;
+
+    EGT_HD static Range of(std::int64_t line) {
+      return {static_cast<std::uint32_t>(line), ~static_cast<std::uint32_t>(line)};
+    }
+    std::uint32_t first() const { return ~complement_of_first; }
+  };
+  Range rows;     ///< of d, of all wrong elements, also of rows that were not located
+  Range columns;  ///< of all wrong elements
+  struct Sample {
+    std::uint32_t row, column;
+    double expected, actual, bound;
+  } sample[max_samples];  ///< the first wrong elements, in any order
 
   double largest_share() const;
+  /// The recorded wrong elements in row-major order.
+  std::vector<Sample> samples() const;
 };
 
 }  // namespace egt
