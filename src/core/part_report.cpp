@@ -11,8 +11,8 @@
 namespace egt {
 
 const char* to_string(WorkKind kind) {
-  constexpr const char* names[] = {"gemm",   "transcendental", "update", "all_reduce",
-                                   "memory", "copies",         "files"};
+  constexpr const char* names[] = {"gemm",   "transcendental", "update", "all_reduce",   "memory",
+                                   "copies", "files",          "vote",   "vote_one_unit"};
   return names[static_cast<int>(kind)];
 }
 

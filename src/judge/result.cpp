@@ -204,9 +204,12 @@ bool is_whole(const RankRecords& rank) {
   return rank.end && text_at(rank.end->body, "reason") != "signal";
 }
 
-/// Work done and verified, summed over all ranks and parts of the run, by kind and precision.
+/// Work done and verified, summed over all ranks and parts of the run, by kind and precision. A single unit
+/// is that of the rank with the least.
 std::map<std::string, std::map<std::string, WorkShare>> work_shares(const std::vector<ByRank>& parts) {
+  const std::string one_unit = to_string(WorkKind::vote_one_unit);
   std::map<std::string, std::map<std::string, WorkShare>> all;
+  std::map<std::string, std::map<int, double>> units;  // verified by unit and rank
   for (const ByRank& ranks : parts)
     for (const auto& [number, rank] : ranks)
       for (const Json& part : member(rank.last_body(), "parts"))
@@ -215,7 +218,12 @@ std::map<std::string, std::map<std::string, WorkShare>> work_shares(const std::v
           const double verified = value_at<double>(one, "verified").value_or(0);
           sum.done += is_whole(rank) ? value_at<double>(one, "done").value_or(0) : verified;
           sum.verified += verified;
+          if (text_at(one, "kind") == one_unit) units[text_at(one, "precision")][number] += verified;
         }
+  for (const auto& [unit, by_rank] : units)
+    all[one_unit][unit].verified = std::min_element(by_rank.begin(), by_rank.end(), [](auto& a, auto& b) {
+                                     return a.second < b.second;
+                                   })->second;
   return all;
 }
 
@@ -231,7 +239,7 @@ Json verified_share(const std::vector<ByRank>& parts) {
       done += share.done;
       verified += share.verified;
     }
-    if (done > 0) shares[kind] = std::min(verified / done, 1.0);
+    if (done > 0 && shares.contains(kind)) shares[kind] = std::min(verified / done, 1.0);
   }
   return shares;
 }

@@ -12,9 +12,10 @@
 /// Work of a part of the load on a rank; the bodies of progress and end records hold it as JSON.
 namespace egt {
 
-/// Kinds of `verified_share` in the result. Units: floating-point operations, iterations of chains, parameter
-/// updates, elements of gradient all-reduces, and bytes.
-enum class WorkKind { gemm, transcendental, update, all_reduce, memory, copies, files };
+/// Kinds of `detectable_error_rate`, up to `files` of `verified_share`. Units: FLOP, iterations of chains,
+/// parameter updates, elements of gradient all-reduces, bytes; see vote_operations for those of the vote.
+/// `vote_one_unit`: the min over the sub-partitions.
+enum class WorkKind { gemm, transcendental, update, all_reduce, memory, copies, files, vote, vote_one_unit };
 const char* to_string(WorkKind kind);
 
 /// Work whose results were checked bit for bit; names are those of `verified_work` in the result. A new kind
@@ -85,7 +86,7 @@ VerifiedWork work_from_json(const Json& json);
 /// Work of one kind and its verified part. All parts measure a kind in the same unit.
 struct WorkShare {
   WorkKind kind = WorkKind::gemm;
-  std::string precision = {};  ///< of operations that have one
+  std::string precision = {};  ///< of operations that have one; for the vote, the unit
   double done = 0, verified = 0;
 };
 

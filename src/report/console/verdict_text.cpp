@@ -46,6 +46,21 @@ std::string share_text(const Json& result) {
   return shares.empty() ? "" : fmt::format("\n  Verified share: {}", fmt::join(shares, ", "));
 }
 
+/// One line for all units of the multiprocessor vote with the same rates; empty if there was no vote.
+std::string vote_text(const Json& result) {
+  const Json& rates = member(result, "detectable_error_rate");
+  std::map<std::pair<double, double>, std::vector<std::string>> units;  // by negative rate: highest first
+  for (const auto& [unit, rate] : member(rates, "vote").items())
+    if (rate.is_number())
+      units[{-rate.get<double>(), -value_at<double>(member(rates, "vote_one_unit"), unit).value_or(1)}]
+          .push_back(unit);
+  std::string text;
+  for (const auto& [rate, names] : units)
+    text += fmt::format("\n  Detectable by the vote: {:.2g} errors per operation, in one unit {:.2g}: {}",
+                        -rate.first, -rate.second, fmt::join(names, ", "));
+  return text;
+}
+
 /// Empty if no training check has anything to report.
 std::string checks_text(const Json& result) {
   const VerifiedWork work = work_from_json(member(result, "verified_work"));
@@ -305,9 +320,9 @@ bool is_file(const std::string& path) {
 /// The lines below the verdict's reasons, each after a newline.
 std::string summary_lines(const Json& result) {
   std::string text =
-      fmt::format("{}\n{}{}{}{}{}{}{}{}{}", restarts_text(result), work_text(result), share_text(result),
-                  checks_text(result), not_run_text(result), breakdown_text(result), balance_text(result),
-                  power_text(result), pulse_text(result), work_index_text(result));
+      fmt::format("{}\n{}{}{}{}{}{}{}{}{}{}", restarts_text(result), work_text(result), share_text(result),
+                  vote_text(result), checks_text(result), not_run_text(result), breakdown_text(result),
+                  balance_text(result), power_text(result), pulse_text(result), work_index_text(result));
   if (const auto seconds = value_at<double>(member(result, "test_summary"), "actual_duration_seconds"))
     text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));
   return text;

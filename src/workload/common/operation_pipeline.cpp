@@ -72,6 +72,15 @@ Status OperationPipeline::submit(const Enqueue& enqueue, Judge judge, const std:
   return {};
 }
 
+/// After a stop the operation is still enqueued, so its judge owns the evidence, too.
+Result<Evidence> OperationPipeline::run(const Enqueue& enqueue, const std::stop_token& stop) {
+  const auto found = std::make_shared<Evidence>();
+  EGT_TRY(submit(
+      enqueue, [found](const Evidence& evidence, double) { return *found = evidence, Status(); }, stop));
+  EGT_TRY(judge_first(submitted_, stop));
+  return *found;
+}
+
 Status OperationPipeline::judge_first(std::uint64_t count, const std::stop_token& stop) {
   while (judged_ < std::min(count, submitted_)) EGT_TRY(judge_next(deadline_seconds, stop));
   return {};

@@ -48,6 +48,8 @@ class OperationPipeline {
   /// reused. Returns the judge's errors.
   Result<std::size_t> acquire(const std::stop_token& stop);
   Status submit(const Enqueue& enqueue, Judge judge, const std::stop_token& stop);
+  /// Waits for one operation and returns its evidence.
+  Result<Evidence> run(const Enqueue& enqueue, const std::stop_token& stop);
   /// Numbers of operations submitted and judged so far.
   std::uint64_t submitted() const { return submitted_; }
   std::uint64_t judged() const { return judged_; }

@@ -1,7 +1,9 @@
 #include "workload/common/reproducer.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -81,6 +83,32 @@ Result<Repetitions> repeat(const RepetitionLimits& limits, const std::function<R
     ++counts.of;
     counts.failed += !right.value();
   }
+  return counts;
+}
+
+Result<Repetitions> repeat_digest(const RepetitionLimits& limits, const std::function<Result<Digest>()>& call,
+                                  const std::function<Result<bool>()>& is_right) {
+  struct Answer {
+    Digest digest;
+    bool is_right = false;
+    int count = 0;
+  };
+  std::vector<Answer> answers;
+  EGT_TRY_ASSIGN(Repetitions counts, repeat(limits, [&]() -> Result<bool> {
+                   EGT_TRY_ASSIGN(const Digest digest, call());
+                   auto answer = std::find_if(answers.begin(), answers.end(),
+                                              [&](const Answer& one) { return one.digest == digest; });
+                   if (answer == answers.end()) {
+                     EGT_TRY_ASSIGN(const bool right, is_right());
+                     answer = answers.insert(answers.end(), {.digest = digest, .is_right = right});
+                   }
+                   ++answer->count;
+                   return true;
+                 }));
+  int right = 0;
+  for (const Answer& one : answers)
+    if (one.is_right) right = std::max(right, one.count);
+  counts.failed = counts.of - right;
   return counts;
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "egt/core/digest.hpp"
 #include "egt/core/record.hpp"
 #include "egt/core/status.hpp"
 #include "egt/workload/workload.hpp"
@@ -45,6 +46,11 @@ struct RepetitionLimits {
 };
 /// Calls `is_right` within the limits. Its error is returned, but `stopped` only ends the repetitions.
 Result<Repetitions> repeat(const RepetitionLimits& limits, const std::function<Result<bool>()>& is_right);
+/// The same for a call whose right results are equal. `call`: its result. `is_right`: verifies the last one,
+/// and is called once per distinct result. Of the right ones, the most frequent one is right. All others
+/// failed.
+Result<Repetitions> repeat_digest(const RepetitionLimits& limits, const std::function<Result<Digest>()>& call,
+                                  const std::function<Result<bool>()>& is_right);
 
 /// Emits the faults of one part of the run, with reproducers for at most RecordQueue::max_places of them. One
 /// thread at a time.

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,20 +12,6 @@ namespace egt {
 namespace {
 
 constexpr std::uint64_t fewest_turn_words = 4096;
-
-/// With more iterations, rounding differs too much between device and host.
-constexpr int comparable_iterations = 2;
-constexpr double sample_tolerance = 1e-5;
-
-/// math::sine_exponential with the host library's functions.
-double sine_exponential_on_host(double v, int iterations) {
-  double sum = 0;
-  for (int i = 0; i < iterations; ++i) {
-    v = std::sin(v * static_cast<double>(1.7f) + i) + std::exp(-std::fabs(v));
-    sum += v;
-  }
-  return sum;
-}
 
 /// For sines and exponentials, whose arguments must be small enough to compare their values with the host's.
 constexpr MemoryPass turns_pass{.kind = PatternKind::finite, .seed = MemoryPass::Seed::given};
@@ -82,9 +67,9 @@ Status MemoryPatrol::turn_all(std::size_t block, const std::stop_token& stop) {
   if (buffer_iterations_ == 0) return {};
   const std::uint64_t words = blocks_[block].words.count;
   for (std::uint64_t first = 0; first < words;) {
-    const Window window{first, std::min(words_of_next_turn(1), words - first)};
-    EGT_TRY(turn(block, window, 1, stop));
-    first += window.count;
+    const std::uint64_t count = std::min(words_of_next_turn(1), words - first);
+    EGT_TRY(turn(block, first, count, 1, stop));
+    first += count;
   }
   return {};
 }
@@ -93,56 +78,65 @@ Status MemoryPatrol::turn_all(std::size_t block, const std::stop_token& stop) {
 Status MemoryPatrol::turn_window(std::size_t block, const std::stop_token& stop) {
   if (buffer_iterations_ <= 1) return {};
   MemoryBlock& b = blocks_[block];
-  const Window window{b.window, std::min(words_of_next_turn(buffer_iterations_), b.words.count - b.window)};
-  b.window = (window.first + window.count) % b.words.count;
-  return turn(block, window, buffer_iterations_, stop);
+  const std::uint64_t first = b.window,
+                      count = std::min(words_of_next_turn(buffer_iterations_), b.words.count - first);
+  b.window = (first + count) % b.words.count;
+  return turn(block, first, count, buffer_iterations_, stop);
 }
 
-Status MemoryPatrol::turn(std::size_t block, Window window, int iterations, const std::stop_token& stop) {
-  const WordsView words{blocks_[block].words.data + window.first, window.count};
-  const std::uint64_t last = window.count - 1;
-  const std::uint32_t operand = PatternFunction(courses_[block].pattern())(window.first + last);
+Status MemoryPatrol::turn(std::size_t block, std::uint64_t first, std::uint64_t count, int iterations,
+                          const std::stop_token& stop) {
+  const BlockSines call{courses_[block].pattern().seed, first, count, iterations};
   return submit(
-      [&](Stream& stream, Evidence* on_device) -> Status {
-        EGT_TRY(device_.sine_exponential(words, iterations, &on_device->first, stream));
-        if (last > 0)
-          EGT_TRY(device_.sine_exponential({words.data, last}, iterations, &on_device->second, stream));
-        return device_.sine_exponential({words.data + last, 1}, iterations, &on_device->sample, stream);
+      [&](Stream& stream, Evidence* on_device) {
+        return call.enqueue(device_, blocks_[block].words, stream, on_device);
       },
-      [this, block, window, iterations, last, operand, place = place(block)](Evidence evidence,
-                                                                             double device_ms) {
-        const double turns = 2.0 * static_cast<double>(window.count) * iterations;
-        const auto word = only_word(evidence.sample);
-        if (word) add_to_digest(evidence.second.a, evidence.second.b, last, *word);
+      [this, call, offset = blocks_[block].offset, place = place(block)](Evidence evidence,
+                                                                         double device_ms) {
+        const double turns = 2.0 * static_cast<double>(call.count) * call.iterations;
         turn_pace_.learn(turns, device_ms);
+        const auto last = call.last_value(evidence);
         count_turns(evidence, turns, device_ms);
-        const std::uint64_t offset = blocks_[block].offset + window.first * sizeof(std::uint32_t);
-        const std::string what = fmt::format("{}, {} of sine and exponential on", place,
-                                             counted(static_cast<std::uint64_t>(iterations), "iteration"));
-        if (!word || !evidence.runs_agree())
-          report_disagreement(offset, evidence, fmt::format("{} {}", what, counted(window.count, "word")));
-        else if (iterations <= comparable_iterations)
-          compare_with_host(float_from_bits(*word), operand, iterations,
-                            offset + last * sizeof(std::uint32_t),
-                            fmt::format("{} the word {:#010x}", what, operand));
+        const auto expected = last ? call.host_value_unlike(*last) : std::nullopt;
+        if (last && !expected) return Status();
+        const std::string what =
+            fmt::format("{}, {} of sine and exponential on", place,
+                        counted(static_cast<std::uint64_t>(call.iterations), "iteration"));
+        constexpr std::uint64_t word_bytes = sizeof(std::uint32_t);
+        Fault fault =
+            fault_of(environment_, "extreme", expected ? "host sample" : "repetition", "memory", step_);
+        if (expected) {
+          fault.where = fmt::format("{} the word {:#010x}", what, call.last_operand());
+          fault.offset = offset + (call.end() - 1) * word_bytes;
+          fault.expected = fmt::format("{:.9g}", *expected);
+          fault.actual = fmt::format("{:.9g}", *last);
+        } else {
+          show_disagreement(fault, offset + call.first * word_bytes, evidence,
+                            fmt::format("{} {}", what, counted(call.count, "word")));
+        }
+        if (std::string file = reproducers_.emit(fault, SineExponential::name, to_json(call)); !file.empty())
+          faulty_.push_back({call, std::move(file)});
+        const std::lock_guard lock(mutex_);
+        ++figures_.disagreements;
         return Status();
       },
       stop);
 }
 
-/// Checks the word that was computed separately on the device and that agrees with both runs.
-void MemoryPatrol::compare_with_host(float actual, std::uint32_t operand, int iterations,
-                                     std::uint64_t offset, std::string where) {
-  const double expected = sine_exponential_on_host(static_cast<double>(float_from_bits(operand)), iterations);
-  if (std::fabs(static_cast<double>(actual) - expected) <= sample_tolerance) return;
-  Fault fault = fault_of(environment_, "extreme", "host sample", "memory", step_);
-  fault.where = std::move(where);
-  fault.offset = offset;
-  fault.expected = fmt::format("{:.9g}", expected);
-  fault.actual = fmt::format("{:.9g}", actual);
-  environment_.records.emit(fault);
-  const std::lock_guard lock(mutex_);
-  ++figures_.disagreements;
+/// Repeats faulty sines and exponentials in a block whose content was judged and is not needed. Then restores
+/// that content, which the next pass verifies.
+Status MemoryPatrol::repeat_faulty(std::size_t block, const std::stop_token& stop) {
+  const WordsView words = blocks_[block].words;
+  while (!faulty_.empty() && faulty_.back().call.end() <= words.count) {
+    const Faulty one = std::move(faulty_.back());
+    faulty_.pop_back();
+    EGT_TRY_ASSIGN(const Repetitions counts,
+                   repeat_sines(device_, one.call, words, *in_flight_,
+                                {.is_stopped = [&] { return stop.stop_requested(); }}, stop));
+    report_repetitions(environment_, one.file, counts);
+    EGT_TRY(device_.fill(words, courses_[block].pattern(), in_flight_->stream()));
+  }
+  return {};
 }
 
 /// A multiple of the memory quantum, for alignment.
@@ -156,14 +150,6 @@ void MemoryPatrol::count_turns(const Evidence& evidence, double turns, double de
   const std::lock_guard lock(mutex_);
   figures_.turns_ms += device_ms;
   if (evidence.runs_agree()) figures_.turns += turns;
-}
-
-void MemoryPatrol::report_disagreement(std::uint64_t offset, const Evidence& evidence, std::string where) {
-  Fault fault = fault_of(environment_, "extreme", "repetition", "memory", step_);
-  show_disagreement(fault, offset, evidence, std::move(where));
-  environment_.records.emit(fault);
-  const std::lock_guard lock(mutex_);
-  ++figures_.disagreements;
 }
 
 }  // namespace egt

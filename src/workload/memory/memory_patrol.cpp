@@ -204,6 +204,7 @@ Status MemoryPatrol::visit(std::size_t block, const std::stop_token& stop) {
       EGT_TRY_ASSIGN(look_, look(next, stop));
     }
     EGT_TRY(await(own, stop));
+    EGT_TRY(repeat_faulty(block, stop));
     EGT_TRY(run_test(block, stop));
     blocks_[block].was_visited = true;
     count_visit();

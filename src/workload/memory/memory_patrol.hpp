@@ -18,6 +18,7 @@
 #include "workload/memory/memory_findings.hpp"
 #include "workload/memory/memory_plan.hpp"
 #include "workload/memory/memory_suite.hpp"
+#include "workload/memory/repeated_sines.hpp"
 
 namespace egt {
 
@@ -116,9 +117,10 @@ class MemoryPatrol {
     std::size_t block = 0;
     Flip flip;  ///< words of the block to flip
   };
-  struct Window {
-    std::uint64_t first = 0;  ///< first word in the block
-    std::uint64_t count = 0;
+  /// Faulty sines and exponentials that have not been repeated yet.
+  struct Faulty {
+    BlockSines call;
+    std::string file;  ///< Fault::reproducer
   };
   /// A retention verification enqueued ahead of the block's test, and the number of operations up to it.
   struct Look {
@@ -154,7 +156,9 @@ class MemoryPatrol {
   Status take_operand(std::size_t block, const GemmLane::Plan& plan, const std::stop_token& stop);
   Status turn_all(std::size_t block, const std::stop_token& stop);
   Status turn_window(std::size_t block, const std::stop_token& stop);
-  Status turn(std::size_t block, Window window, int iterations, const std::stop_token& stop);
+  Status turn(std::size_t block, std::uint64_t first, std::uint64_t count, int iterations,
+              const std::stop_token& stop);
+  Status repeat_faulty(std::size_t block, const std::stop_token& stop);
 
   std::uint64_t words_of_next_turn(int iterations) const;
 
@@ -165,9 +169,6 @@ class MemoryPatrol {
   Status report_mismatch(const Check& check, Mismatches found, Mismatches::Sample sample);
   Status report_words(const Check& check, Mismatches found, Mismatches::Sample sample);
   void report_reader(const Check& check, int reader, const Mismatches& found, const char* how);
-  void compare_with_host(float actual, std::uint32_t operand, int iterations, std::uint64_t offset,
-                         std::string where);
-  void report_disagreement(std::uint64_t offset, const Evidence& evidence, std::string where);
 
   Environment& environment_;
   Device& device_;
@@ -181,6 +182,8 @@ class MemoryPatrol {
   std::uint64_t held_bytes_;
   double worked_ms_ = 0;  ///< device time since the last pause
   MemoryLedger ledger_;
+  std::vector<Faulty> faulty_;
+  ReproducerFiles reproducers_{environment_};
   Buffer probe_;  ///< pinned: a CellProbe, or words that are read again
   const int buffer_iterations_;
   std::size_t next_operand_ = 0;  ///< block index

@@ -2,19 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <vector>
 
 #include "egt/core/json_access.hpp"
 
 namespace egt {
 namespace {
-
-/// A distinct result.
-struct Answer {
-  Digest digest;
-  bool is_right = false;  ///< every element was verified
-  int count = 0;
-};
 
 Status unknown(const char* key) {
   return {StatusCode::invalid_argument, fmt::format("is no reproducer: '{}' has an unknown value", key)};
@@ -84,42 +76,28 @@ Result<Repetitions> repeat_gemm(Device& device, const BlockGemm& call, const Gem
       static_cast<std::uint32_t*>(gemm.d.data),
       static_cast<std::uint64_t>(gemm.d.count()) * size_of(gemm.d.type) / sizeof(std::uint32_t)};
   const OperandBand& band = operand_bands()[call.band];
-  Evidence found;
-  const auto run = [&](const OperationPipeline::Enqueue& enqueue) -> Status {
-    EGT_TRY(pipeline.submit(
-        enqueue, [&found](const Evidence& evidence, double) { return found = evidence, Status(); }, stop));
-    return pipeline.judge_first(pipeline.submitted(), stop);
+  const auto multiply = [&](Stream& stream, Evidence* on_device) -> Status {
+    EGT_TRY(device.set_zero(result.data, result.bytes(), stream));
+    EGT_TRY(device.gemm(gemm, stream));
+    if (call.fault.count > 0) EGT_TRY(device.flip(result, call.fault, stream));
+    return device.digest(result, &on_device->first, stream);
   };
-  std::vector<Answer> answers;
-  EGT_TRY_ASSIGN(Repetitions counts, repeat(limits, [&]() -> Result<bool> {
-                   EGT_TRY(run([&](Stream& stream, Evidence* on_device) -> Status {
-                     EGT_TRY(device.set_zero(result.data, result.bytes(), stream));
-                     EGT_TRY(device.gemm(gemm, stream));
-                     if (call.fault.count > 0) EGT_TRY(device.flip(result, call.fault, stream));
-                     return device.digest(result, &on_device->first, stream);
-                   }));
-                   const Digest digest = found.first;
-                   auto answer = std::find_if(answers.begin(), answers.end(),
-                                              [&](const Answer& one) { return one.digest == digest; });
-                   if (answer == answers.end()) {
-                     EGT_TRY(run([&](Stream& stream, Evidence* on_device) {
-                       return band.is_exact
-                                  ? device.verify_exact_gemm(gemm, band.granule, &on_device->gemm, stream)
-                                  : device.verify_gemm(gemm, &on_device->gemm, stream);
-                     }));
-                     const GemmMismatches& verified = found.gemm;
-                     const bool is_right = verified.wrong == 0 && verified.undecided == 0 &&
-                                           verified.compared == static_cast<std::uint64_t>(gemm.d.count());
-                     answer = answers.insert(answers.end(), {.digest = digest, .is_right = is_right});
-                   }
-                   ++answer->count;
-                   return true;
-                 }));
-  int right = 0;
-  for (const Answer& one : answers)
-    if (one.is_right) right = std::max(right, one.count);
-  counts.failed = counts.of - right;
-  return counts;
+  const auto verify = [&](Stream& stream, Evidence* on_device) {
+    return band.is_exact ? device.verify_exact_gemm(gemm, band.granule, &on_device->gemm, stream)
+                         : device.verify_gemm(gemm, &on_device->gemm, stream);
+  };
+  return repeat_digest(
+      limits,
+      [&]() -> Result<Digest> {
+        EGT_TRY_ASSIGN(const Evidence found, pipeline.run(multiply, stop));
+        return found.first;
+      },
+      [&]() -> Result<bool> {
+        EGT_TRY_ASSIGN(const Evidence found, pipeline.run(verify, stop));
+        const GemmMismatches& verified = found.gemm;
+        return verified.wrong == 0 && verified.undecided == 0 &&
+               verified.compared == static_cast<std::uint64_t>(gemm.d.count());
+      });
 }
 
 }  // namespace egt

@@ -31,9 +31,8 @@ struct BlockGemm {
 Json to_json(const BlockGemm& gemm);
 Result<BlockGemm> parse_block_gemm(const Json& call);
 
-/// Repeats the GEMM, with its injected fault, in the pipeline. Each distinct result is verified. Of those
-/// without a wrong element, the most frequent one is right. All others failed. Max `limits.seconds` plus one
-/// verification.
+/// Repeats the GEMM, with its injected fault, in the pipeline. See repeat_digest; a result is right if no
+/// element is wrong. Max `limits.seconds` plus one verification.
 Result<Repetitions> repeat_gemm(Device& device, const BlockGemm& call, const Gemm& gemm,
                                 OperationPipeline& pipeline, const RepetitionLimits& limits,
                                 const std::stop_token& stop);

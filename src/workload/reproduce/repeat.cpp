@@ -10,6 +10,7 @@
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "workload/memory/repeated_gemm.hpp"
+#include "workload/memory/repeated_sines.hpp"
 #include "workload/vote/vote_round.hpp"
 
 namespace egt {
@@ -40,6 +41,14 @@ Result<Repetitions> multiply_again(Device& device, const Json& call, bool strike
   return repeat_gemm(device, gemm, gemm.on(block.data(), result.data()), *pipeline, limits, {});
 }
 
+Result<Repetitions> sines_again(Device& device, const Json& call, bool, const RepetitionLimits& limits) {
+  EGT_TRY_ASSIGN(const BlockSines sines, parse_block_sines(call));
+  EGT_TRY_ASSIGN(const Buffer block, device.allocate(sines.end() * sizeof(std::uint32_t)));
+  EGT_TRY_ASSIGN(const auto pipeline, OperationPipeline::create(device, StreamPriority::background,
+                                                                StreamUse::all, "repeated sines"));
+  return repeat_sines(device, sines, block.words(), *pipeline, limits, {});
+}
+
 /// An operation that reproducers can repeat.
 struct Kind {
   const char* operation;
@@ -50,6 +59,7 @@ struct Kind {
 constexpr Kind kinds[] = {
     {UnitVote::name, [](const Json& call) { return parse_vote(call).status(); }, vote_again},
     {Gemm::name, [](const Json& call) { return parse_block_gemm(call).status(); }, multiply_again},
+    {SineExponential::name, [](const Json& call) { return parse_block_sines(call).status(); }, sines_again},
 };
 
 Result<const Kind*> kind_of(const Reproducer& reproducer) {

@@ -107,7 +107,7 @@ Status VoteWorkload::judge(const std::stop_token& stop) {
   const auto voters = static_cast<int>(voters_of(answers()));
   fewest_ = std::min<int>(fewest_, voters);
   ++(voters >= std::ssize(voters_) ? rounds_ : incomplete_rounds_);
-  for_each_answer(answers(), [&](int, int, const auto&) { compared_ += units_.size(); });
+  if (voters > 1) count_answers();
   std::vector<std::string> files;
   for (const Dissent& one : dissents_of(answers())) {
     dissents_ += one.answers;
@@ -126,6 +126,25 @@ Status VoteWorkload::judge(const std::stop_token& stop) {
                              {.is_stopped = [&] { return stop.stop_requested(); }}, stop));
   for (const std::string& file : files) report_repetitions(environment_, file, counts);
   return {};
+}
+
+void VoteWorkload::count_answers() {
+  const auto iterations = static_cast<std::uint64_t>(vote_.iterations) * math::vote_lanes;
+  for_each_answer(answers(), [&](int voter, int part, const auto&) {
+    Voted& own = voted_[static_cast<std::size_t>(voter)][static_cast<std::size_t>(part)];
+    ++own.rounds;
+    own.iterations += iterations;
+    iterations_voted_ += iterations;
+    compared_ += units_.size();
+  });
+  Voted least{~std::uint64_t{0}, ~std::uint64_t{0}};
+  for (const int voter : voters_)
+    for (const int part : parts_) {
+      const Voted& own = voted_[static_cast<std::size_t>(voter)][static_cast<std::size_t>(part)];
+      least = {std::min(least.rounds, own.rounds), std::min(least.iterations, own.iterations)};
+    }
+  min_rounds_ = least.rounds;
+  min_iterations_voted_ = least.iterations;
 }
 
 std::string VoteWorkload::place_of(const Dissent& dissent) const {
@@ -164,13 +183,26 @@ PartReport VoteWorkload::report() const {
   report.description =
       "The same work on every multiprocessor, or CPU of the host; their answers are compared";
   std::vector<std::string> names;
-  for (const int unit : units_) names.emplace_back(compute_unit_names[unit]);
+  Json operations = Json::object();
+  for (const int unit : units_) {
+    const std::string& one = names.emplace_back(compute_unit_names[unit]);
+    const auto add = [&](WorkKind kind, std::uint64_t iterations) {
+      const double verified =
+          static_cast<double>(iterations) * vote_operations(static_cast<ComputeUnit>(unit));
+      report.shares.push_back({.kind = kind, .precision = one, .done = verified, .verified = verified});
+      return verified;
+    };
+    operations[one] = add(WorkKind::vote, iterations_voted_);
+    add(WorkKind::vote_one_unit, min_iterations_voted_);
+  }
   const std::uint64_t dissents = dissents_;
   report.figures = {{"rounds", rounds_.load()},
                     {"incomplete_rounds", incomplete_rounds_.load()},
                     {"voters", voters_.size()},
                     {"fewest_voters", fewest_ < max_unit_voters ? Json(fewest_.load()) : Json()},
+                    {"min_rounds", min_rounds_.load()},
                     {"units", names},
+                    {"unit_operations", operations},
                     {"answers_compared", compared_.load()},
                     {"answers_wrong", dissents},
                     {"calls_per_round", ratio_or_null(static_cast<double>(calls_),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -48,6 +49,8 @@ class VoteWorkload : public Workload {
   std::optional<UnitFault> due_fault();
   /// Compares the answers of the last round, and repeats it after a fault at a new place.
   Status judge(const std::stop_token& stop);
+  /// Counts the verified work of the last round.
+  void count_answers();
   std::string place_of(const Dissent& dissent) const;
   std::string undone() const;
   bool is_host() const { return environment_.device.info().backend == "host"; }
@@ -64,6 +67,13 @@ class VoteWorkload : public Workload {
   std::atomic<std::int64_t> step_{-1};
   std::atomic<std::uint64_t> rounds_{0}, incomplete_rounds_{0}, calls_{0}, compared_{0}, dissents_{0};
   std::atomic<int> fewest_{max_unit_voters};  ///< voters in a round
+  /// Rounds, and iterations of all lanes, that took part in a vote.
+  struct Voted {
+    std::uint64_t rounds = 0, iterations = 0;
+  };
+  std::vector<std::array<Voted, sub_partitions>> voted_{max_unit_voters};
+  std::atomic<std::uint64_t> iterations_voted_{0};                      ///< sum over `voted_`
+  std::atomic<std::uint64_t> min_rounds_{0}, min_iterations_voted_{0};  ///< min over `voted_`
   std::mutex mutex_;
   std::condition_variable_any woken_;
   std::uint64_t idle_rounds_ = 0;  ///< of `prepare`

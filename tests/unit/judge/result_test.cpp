@@ -246,6 +246,29 @@ TEST(Result, TellsTheFaultsHeldBack) {
                                    {"last_time", "1970-01-01T00:17:00.000Z"}}}));
 }
 
+/// Adds 100 operations of rank 0 and 50 of rank 1, and 20 and 30 of the least tested unit, in each of two
+/// parts.
+TEST(Result, AUnitsErrorRateIsThatOfItsVotedWork) {
+  auto records = resumed(good_run(2), 2);
+  for (Record& record : records) {
+    if (record.kind != RecordKind::end) continue;
+    const auto share = [](const char* kind, const char* unit, int verified) {
+      return Json{{"kind", kind}, {"precision", unit}, {"done", verified}, {"verified", verified}};
+    };
+    const bool is_first = record.rank == 0;
+    record.body["parts"][0]["shares"] = {share("vote", "fp32", is_first ? 100 : 50),
+                                         share("vote_one_unit", "fp32", is_first ? 20 : 30),
+                                         share("vote", "tensor tf32", 0)};
+  }
+  const Json result = result_of(records);
+  const Json& rates = result["detectable_error_rate"];
+  EXPECT_NEAR(rates["vote"]["fp32"].get<double>(), 2.9957 / 300, 1e-9);
+  EXPECT_NEAR(rates["vote_one_unit"]["fp32"].get<double>(), 2.9957 / 40, 1e-9);
+  EXPECT_TRUE(rates["vote"]["tensor tf32"].is_null());
+  EXPECT_FALSE(result["verified_share"].contains("vote"));
+  EXPECT_FALSE(result["verified_share"].contains("vote_one_unit"));
+}
+
 TEST(Result, WhatWasNotMeasuredIsNullNeverNanOrZero) {
   auto records = good_run(1);
   Json& figures = find(records, RecordKind::end, 0).body["parts"][0]["figures"];

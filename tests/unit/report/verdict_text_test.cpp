@@ -58,6 +58,21 @@ TEST(VerdictText, AShareThatIsNotTrustedIsNamedAndNotPrinted) {
                         "measured on a busy device\n"));
 }
 
+TEST(VerdictText, UnitsWithTheSameRatesShareALine) {
+  auto records = fixtures::good_run(1);
+  PartReport vote;
+  for (const auto& [unit, factor] : {std::pair{"fp32", 1}, {"branch", 1}, {"tensor fp16", 128}})
+    for (const auto& [kind, verified] : {std::pair{WorkKind::vote, 1e9}, {WorkKind::vote_one_unit, 1e6}})
+      vote.shares.push_back({.kind = kind, .precision = unit, .verified = factor * verified});
+  vote.shares.push_back({.kind = WorkKind::vote, .precision = "fp64"});
+  fixtures::find(records, RecordKind::end, 0).body["parts"].push_back(part_to_json(vote));
+  EXPECT_THAT(
+      text_of(records),
+      HasSubstr("\n  Detectable by the vote: 3e-09 errors per operation, in one unit 3e-06: branch, fp32"
+                "\n  Detectable by the vote: 2.3e-11 errors per operation, in one unit 2.3e-08: "
+                "tensor fp16\n"));
+}
+
 TEST(VerdictText, ReplaysAloneAreVerifiedWork) {
   auto records = fixtures::good_run(1);
   for (Json& part : fixtures::find(records, RecordKind::end, 0).body["parts"]) part["work"] = Json::object();

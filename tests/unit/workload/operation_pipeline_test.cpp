@@ -137,6 +137,28 @@ TEST_F(Pipelines, HoldsAsManyAsItsDepthAndJudgesTheFirstForOneMore) {
   EXPECT_EQ(judged_, 4);
 }
 
+/// AddressSanitizer sees evidence that was freed.
+TEST_F(Pipelines, ARunThatIsStoppedIsJudgedLater) {
+  std::stop_source stop;
+  const auto run = [&] {
+    return pipeline_->run(
+        [this](Stream& stream, Evidence* evidence) {
+          return device_->digest(words_.words(), &evidence->first, stream);
+        },
+        stop.get_token());
+  };
+  const auto found = run();
+  ASSERT_TRUE(found.ok());
+  EXPECT_NE(found.value().first, Digest());
+  device_->hold(true);
+  stop.request_stop();
+  EXPECT_EQ(run().status().code(), StatusCode::stopped);
+  device_->hold(false);
+  EXPECT_EQ(pipeline_->judged(), 1u);
+  ASSERT_TRUE(pipeline_->drain(10).ok());
+  EXPECT_EQ(pipeline_->judged(), 2u);
+}
+
 TEST_F(Pipelines, IsFullTellsWhetherSubmitWouldWait) {
   EXPECT_FALSE(pipeline_->is_full().value());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit().ok());

@@ -14,6 +14,7 @@
 #include "tests/support/changed_device.hpp"
 #include "tests/support/memory_fixture.hpp"
 #include "tests/support/workload_fixture.hpp"
+#include "workload/memory/repeated_sines.hpp"
 #include "workload/reproduce/repeat.hpp"
 #include "workload/vote/vote_workload.hpp"
 
@@ -154,6 +155,82 @@ TEST(Reproducer, OfAGemmHasTheOperandsOfTheRun) {
   EXPECT_EQ(world.repeated(*device, faults[0]["reproducer"], false, 1), "failed 0 of 1");
   EXPECT_THAT((std::vector<std::string>{faults[0]["expected"], faults[0]["actual"]}),
               Contains("0x" + to_string(digests.at(0))));
+}
+
+/// Sines and exponentials with a wrong last word in one of both runs, as long as it is broken.
+TEST(Reproducer, OfSinesFailsOnlyOnTheFaultyDevice) {
+  std::atomic<bool> is_broken = false;
+  RunWorld world(
+      changed<SineExponential>(small_host_device(), [&](SineExponential call, const Enqueue& enqueue) {
+        if (is_broken && call.words.count == 1) ++call.iterations;
+        return enqueue(call);
+      }));
+  world.load.set_lead(LoadLead::products);
+  MemoryWorkload memory(world.environment, fill_of(4 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  is_broken = true;
+  ASSERT_TRUE(memory.start().ok());
+  std::vector<Json> faults;
+  ASSERT_TRUE(eventually([&] {
+    for (Json& fault : world.faults()) faults.push_back(std::move(fault));
+    return !world.notices.empty();
+  }));
+  ASSERT_TRUE(memory.finish(false).ok());
+  EXPECT_EQ(figure(memory, "mismatches"), 0u) << "the block has its content again";
+  ASSERT_FALSE(faults.empty());
+  EXPECT_EQ(faults[0]["kind"], "extreme");
+  EXPECT_THAT(world.notices[0], StartsWith("failed 100 of 100 on rank 3 (host): "));
+  const Json file = faults[0]["reproducer"];
+  EXPECT_THAT(file.get<std::string>(), StartsWith("reproduce/extreme-rank3-"));
+  EXPECT_EQ(world.repeated(*world.device, file, false, 10), "failed 10 of 10");
+  EXPECT_EQ(world.repeated(*small_host_device(), file, false, 10), "failed 0 of 10");
+}
+
+/// One iteration too many in every run: only the host's value differs.
+TEST(Reproducer, OfSinesComparesWithTheHost) {
+  RunWorld world;
+  ReproducerFiles files(world.environment);
+  const auto broken =
+      changed<SineExponential>(small_host_device(), [](SineExponential call, const Enqueue& enqueue) {
+        ++call.iterations;
+        return enqueue(call);
+      });
+  for (const auto& [iterations, expected] : {std::pair{2, "failed 5 of 5"}, {3, "failed 0 of 5"}}) {
+    Fault fault = some_fault(fmt::format("{} iterations", iterations));
+    const Json call = to_json(BlockSines{.seed = 9, .first = 100, .count = 50, .iterations = iterations});
+    fault.reproducer = files.emit(fault, SineExponential::name, call);
+    EXPECT_EQ(world.repeated(*broken, fault.reproducer, false, 5), expected);
+    EXPECT_EQ(world.repeated(*small_host_device(), fault.reproducer, false, 5), "failed 0 of 5");
+  }
+}
+
+/// The operands are those of the run: the repetition has the digest of the call that was right.
+TEST(Reproducer, OfSinesHasTheOperandsOfTheRun) {
+  std::atomic<int> calls = -1'000'000;
+  RunWorld world(
+      changed<SineExponential>(small_host_device(), [&](SineExponential call, const Enqueue& enqueue) {
+        if (++calls == 5) ++call.iterations;
+        return enqueue(call);
+      }));
+  world.load.set_lead(LoadLead::products);
+  MemoryWorkload memory(world.environment, fill_of(4 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  calls = 0;
+  ASSERT_TRUE(memory.start().ok());
+  ASSERT_TRUE(eventually([&] { return world.records.has_fault(); }));
+  ASSERT_TRUE(memory.finish(true).ok());
+  const std::vector<Json> faults = world.faults();
+  ASSERT_FALSE(faults.empty());
+  Digest digest;
+  int repeated = 0;
+  const auto device = changed<SineExponential>(
+      small_host_device(), [&](const SineExponential& call, const Enqueue& enqueue) -> Status {
+        EGT_TRY(enqueue(call));
+        return ++repeated == 1 ? enqueue(Copy{&digest, call.digest, sizeof digest}) : Status();
+      });
+  EXPECT_EQ(world.repeated(*device, faults[0]["reproducer"], false, 1), "failed 0 of 1");
+  EXPECT_THAT((std::vector<std::string>{faults[0]["expected"], faults[0]["actual"]}),
+              Contains("0x" + to_string(digest)));
 }
 
 TEST(Reproducer, RareAndTinyErrorsAreCounted) {

@@ -139,8 +139,34 @@ TEST(Vote, CallsAgainUntilAllHaveAnswered) {
   ASSERT_TRUE(vote.finish(false).ok());
   EXPECT_EQ(calls, 3);
   EXPECT_EQ(figure(vote, "rounds"), 4u);
+  // Three rounds in prepare, of 16, 16 and all iterations. One of the other two has an answer less.
+  EXPECT_EQ(figure(vote, "min_rounds"), 4u);
+  // A single answer is not a vote.
+  const std::uint64_t voters = figure(vote, "voters"), of_a_round = 32 * figure(vote, "iterations"),
+                      of_one = 32 * (16 + 16) + 2 * of_a_round,
+                      of_all = voters * of_one + (voters > 2 ? voters - 1 : 0) * of_a_round;
+  const PartReport report = vote.report();
+  EXPECT_EQ(report.figures["unit_operations"].size(), std::size_t{host_units});
+  EXPECT_EQ(report.figures["unit_operations"]["special"], of_all);
+  ASSERT_THAT(report.shares, SizeIs(2 * host_units));
+  for (const WorkShare& one : report.shares)
+    EXPECT_EQ(one.verified, static_cast<double>(one.kind == WorkKind::vote ? of_all : of_one))
+        << one.precision;
   EXPECT_TRUE(vote.report().success);
   EXPECT_THAT(world.faults(), IsEmpty());
+}
+
+/// FLOP of an `mma.sync` in kernels/vote.cu, by its shape.
+TEST(Vote, OperationsOfATensorCoreAreFlop) {
+  const auto per_lane = [](int m, int n, int k) { return 2 * m * n * k / math::vote_lanes; };
+  using enum ComputeUnit;
+  EXPECT_EQ(vote_operations(tensor_bf16), per_lane(16, 8, 16));
+  EXPECT_EQ(vote_operations(tensor_fp16), per_lane(16, 8, 16));
+  EXPECT_EQ(vote_operations(tensor_tf32), per_lane(16, 8, 8));
+  EXPECT_EQ(vote_operations(tensor_fp64), per_lane(8, 8, 4));
+  EXPECT_EQ(vote_operations(tensor_int8), per_lane(16, 8, 32));
+  EXPECT_EQ(vote_operations(tensor_fp8), per_lane(16, 8, 32));
+  EXPECT_EQ(vote_operations(fp32), 1);
 }
 
 TEST(Vote, AFaultBeforeTheStartIsReported) {
@@ -242,6 +268,7 @@ TEST(Vote, DoesNotRunAloneOrWithoutAnswers) {
   ASSERT_TRUE(alone.start().ok());
   ASSERT_TRUE(alone.finish(false).ok());
   EXPECT_TRUE(alone.report().success);
+  EXPECT_EQ(alone.report().figures["unit_operations"]["fp32"], 0);
   EXPECT_EQ(alone.report().figures["not_run"][0]["reason"], "a single CPU has nothing to be compared with");
 }
 

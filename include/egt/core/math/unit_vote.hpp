@@ -42,6 +42,25 @@ static_assert(compute_units == static_cast<int>(ComputeUnit::tensor_fp8) + 1);
 /// memory test.
 constexpr int layer_of_pattern = compute_units + 1;
 
+/// Verified operations of one lane in an iteration. Tensor cores: FLOP of the lane's share of an `mma.sync`.
+/// Others: 1, since an iteration has each operation of the unit at least once.
+constexpr int vote_operations(ComputeUnit unit) {
+  switch (unit) {
+    case ComputeUnit::tensor_bf16:
+    case ComputeUnit::tensor_fp16:
+      return 128;
+    case ComputeUnit::tensor_tf32:
+      return 64;
+    case ComputeUnit::tensor_fp64:
+      return 16;
+    case ComputeUnit::tensor_int8:
+    case ComputeUnit::tensor_fp8:
+      return 256;
+    default:
+      return 1;
+  }
+}
+
 /// A multiprocessor's sub-partitions, each with units of its own. The host uses the first.
 constexpr int sub_partitions = 4;
 /// Max voters; voter n is multiprocessor or CPU n.
