@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include <fmt/format.h>
+
 #include "egt/core/json_access.hpp"
 
 namespace egt {
