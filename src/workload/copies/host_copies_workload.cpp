@@ -1,6 +1,7 @@
 #include "workload/copies/host_copies_workload.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 
 #include "workload/common/findings.hpp"
@@ -27,8 +28,8 @@ HostCopiesWorkload::HostCopiesWorkload(Environment& environment)
                .locate = [this](Fault& fault, std::size_t chunk, std::uint64_t trip,
                                 const Mismatches* found) { fault.where = place_of(chunk, trip, found); }}) {}
 
-/// The rate is the mean of both directions. It leaves the second pattern in host memory, so that a first trip
-/// that copies nothing is detected.
+/// The host memory is cleared, so that a first trip that copies nothing is detected: an earlier run in this
+/// process may have left the same words there. The rate is the mean of both directions.
 Status HostCopiesWorkload::prepare() {
   Device& device = environment_.device;
   EGT_TRY(copies_.prepare());
@@ -37,6 +38,7 @@ Status HostCopiesWorkload::prepare() {
     Chunk& chunk = chunks_[index];
     for (Buffer& host : chunk.host) {
       EGT_TRY_ASSIGN(host, device.allocate_pinned(bytes));
+      std::memset(host.data(), 0, bytes);
     }
     for (std::uint64_t trip = 0; trip < chunk.device.size(); ++trip) {
       EGT_TRY_ASSIGN(chunk.device[trip], device.allocate(bytes));
