@@ -348,8 +348,7 @@ Flip GemmLane::due_fault(Operands& operands, std::size_t pair, const Gemm& gemm)
   const auto due = environment_.injector.take(InjectionKind::memory_gemm, step_, can_strike);
   if (!due && can_begin && lasting_fault_.count > 0) {
     operands.struck_pair = pair;
-    operands.struck = lasting_fault_;
-    operands.struck.first %= words;
+    operands.struck = fitted(lasting_fault_, words);
   }
   if (due) {
     operands.struck_pairs.insert(pair);
@@ -361,7 +360,7 @@ Flip GemmLane::due_fault(Operands& operands, std::size_t pair, const Gemm& gemm)
     if (!repeats(*due)) return flip;
     operands.struck_pair = pair;
     operands.struck = flip;
-    if (*due->lasting == Lasting::always) lasting_fault_ = {.first = flip.first, .mask = flip.mask};
+    if (*due->lasting == Lasting::always) lasting_fault_ = flip;
   }
   return pair == operands.struck_pair ? operands.struck : Flip{.count = 0};
 }

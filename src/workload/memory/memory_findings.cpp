@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -134,6 +135,12 @@ Result<WrongWords> words_stored_wrong(Device& device, Stream& stream, WordsView 
         wrong[i] = {.index = i, .expected = word, .actual = copy[i - begin], .reader = no_reader};
   }
   return wrong;
+}
+
+Flip fitted(Flip flip, std::uint64_t words) {
+  flip.first %= words;
+  flip.count = std::min(flip.count, words / std::gcd(flip.stride, words));
+  return flip;
 }
 
 std::string describe_bits(const Mismatches& found) {

@@ -73,6 +73,9 @@ Result<WrongWords> words_stored_wrong(Device& device, Stream& stream, WordsView 
 /// The multiprocessor to blame for words that were only read wrong; none if the memory may be the cause.
 std::optional<int> faulty_reader(const Mismatches& read_wrong, int multiprocessors);
 
+/// The injected fault in a region of `words` words, without a word twice: that would undo its effect.
+Flip fitted(Flip flip, std::uint64_t words);
+
 /// "single bit 9", "bits 0x80000001", "bits 0x80000001 in each", "bits 0x0000ffff among them".
 std::string describe_bits(const Mismatches& found);
 /// For a word not written since the verification: states whether it was stored wrong or only read wrong.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -26,11 +25,6 @@ constexpr std::size_t diagnosis_bytes =
 
 std::uint64_t bytes_of(const std::vector<MemoryBlock>& blocks) {
   return blocks.empty() ? 0 : blocks.back().offset + blocks.back().words.bytes();
-}
-
-/// Number of distinct words of a flip. A longer flip would return to its first word and undo its effect.
-std::uint64_t distinct_words(const Flip& flip, std::uint64_t words) {
-  return words / std::gcd(flip.stride, words);
 }
 
 }  // namespace
@@ -317,9 +311,8 @@ MemoryPatrol::Strike MemoryPatrol::aim(const Injection& injection) {
   for (std::size_t tried = 0; is_away(block) && tried < blocks_.size(); ++tried)
     block = (block + 1) % blocks_.size();
   const std::uint64_t words = blocks_[block].words.count;
-  flip.first = first % words;
-  flip.count = std::min(flip.count, distinct_words(flip, words));
-  return {injection, block, flip};
+  flip.first = first;
+  return {injection, block, fitted(flip, words)};
 }
 
 /// Applies the pending injections of a block directly before its retention verification.
@@ -341,11 +334,7 @@ Flip MemoryPatrol::due_miscomputation(std::size_t block) {
   const auto due = environment_.injector.take(InjectionKind::multiprocessor, step_, [](const Injection& one) {
     return one.layer == layer_of_pattern;
   });
-  if (!due) {
-    Flip fault = lasting_miscomputation_;
-    fault.first %= words;
-    return fault;
-  }
+  if (!due) return fitted(lasting_miscomputation_, words);
   const Flip fault = choose_flip(*due, words, environment_.seed);
   environment_.injector.report(*due, step_, fault, place(block));
   if (due->lasting == Lasting::always) lasting_miscomputation_ = fault;

@@ -667,6 +667,21 @@ TEST(MemoryInjection, AWrongElementInEveryRepetitionIsLocated) {
   }
 }
 
+TEST(MemoryInjection, ALastingOneStrikesAsManyWordsInLaterBlocks) {
+  World world(std::make_unique<EvenDevice>(),
+              injections_of({"memory-gemm:rank=3,step=0,bit=0,count=2,stride=5,lasting=always"}));
+  world.load.set_lead(LoadLead::products);
+  MemoryWorkload memory(world.environment, fill_of(16 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.enqueue({.index = 0}).ok());
+  ASSERT_TRUE(memory.start().ok());
+  EXPECT_TRUE(eventually([&] { return figure(memory, "disagreements") > 1; }));
+  ASSERT_TRUE(memory.finish(false).ok());
+  const std::vector<Json> faults = world.faults();
+  ASSERT_GT(faults.size(), 1u);
+  for (const Json& fault : faults) EXPECT_EQ(fault["count"], 2) << fault["where"];
+}
+
 TEST(MemoryInjection, AWrongElementInOneRepetitionIsFound) {
   const auto [injection, fault] = fault_of_injected_gemm("once");
   ASSERT_FALSE(injection.is_null() || fault.is_null());
