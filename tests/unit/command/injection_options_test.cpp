@@ -53,7 +53,8 @@ TEST(Options, AnInjectionThatWouldHitNothingIsRefused) {
   names(refused({"--inject", "gemm:rank=0,step=1,layer=3", "--layers", "8,4,2"}), "1 to 2");
   names(refused({"--inject", "collective:rank=0,step=1,layer=6"}), "1 to 5");
   good({"--inject", "collective:rank=0,step=1,layer=5", "--layers", "8,4"});
-  names(refused({"--inject", "multiprocessor:rank=0,step=1,layer=16"}), "1 to 15");
+  names(refused({"--inject", "multiprocessor:rank=0,step=1,layer=17"}), "1 to 15");
+  names(refused({"--inject", "multiprocessor:rank=0,step=1,layer=16", "--memory", "0"}), "--memory 0");
   good({"--inject", "multiprocessor:rank=0,step=1,layer=15", "--layers", "8,4"});
   names(refused({"--inject", "gemm:rank=0,step=30", "--steps", "30"}), "--steps");
   names(refused({"--inject", "slow:rank=0,step=1,peer=9"}), "leave peer out");

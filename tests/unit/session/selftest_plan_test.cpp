@@ -108,7 +108,7 @@ TEST_P(SelftestPlanOfRanks, HitsEveryLayer) {
     else if (kind == host_copy)
       EXPECT_THAT(layers, ElementsAre(1, host_copy_to_host)) << "in both directions";
     else if (kind == multiprocessor)
-      EXPECT_THAT(layers, SizeIs(compute_units)) << "of every unit";
+      EXPECT_THAT(layers, SizeIs(layer_of_pattern)) << "every unit, and the pattern";
     else if (kind <= optimizer)
       EXPECT_THAT(layers, ElementsAre(1, 2, 3, 4, 5, 6)) << to_string(kind);
     else

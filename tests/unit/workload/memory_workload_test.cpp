@@ -392,7 +392,7 @@ TEST(MemoryWorkload, RefusesAFillThatLeavesNothingToTest) {
     const Status refused = MemoryWorkload(world.environment, options).prepare();
     EXPECT_EQ(refused.code(), StatusCode::out_of_memory);
     EXPECT_THAT(refused.what(),
-                HasSubstr("8.40 MB are used already, so none would be tested; ask for more with --memory"));
+                HasSubstr("8.50 MB are used already, so none would be tested; ask for more with --memory"));
   }
 }
 
