@@ -26,9 +26,11 @@ std::int64_t inner(std::int64_t rows, Precision precision) {
   return is_narrow(precision) ? 2 * rows : rows;
 }
 
-/// Of six operands in one precision, two are exact, three have all bits, and one is rectified. A verification
+/// Of three operands in one precision, one is exact, one has all bits, and one is rectified. A verification
 /// of every element draws less power than a GEMM: with exact ones only, an H200 drew 672 W instead of 679 W.
-constexpr std::uint64_t cycle = 6, exact_every = 3, rectified_at = 5;
+/// Operands with all bits take more energy per operation than rectified ones, so they cost rate at a power
+/// limit.
+constexpr std::uint64_t cycle = 3, exact_at = 0, rectified_at = 2;
 
 bool repeats(const Injection& injection) {
   return injection.lasting.value_or(Lasting::once) != Lasting::once;
@@ -129,7 +131,7 @@ std::size_t GemmLane::band_of(Precision precision, std::uint64_t number) const {
     else if (band.is_rectified == (number % cycle == rectified_at))
       sampled = i;
   }
-  return exact.empty() || number % exact_every != 0 ? sampled : exact[number / exact_every % exact.size()];
+  return exact.empty() || number % cycle != exact_at ? sampled : exact[number / cycle % exact.size()];
 }
 
 std::size_t GemmLane::wanted(std::size_t blocks) const {
