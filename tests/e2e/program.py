@@ -3,6 +3,7 @@ import atexit
 import concurrent.futures
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -37,6 +38,12 @@ def has_ended(process):
         return True
 
 
+def cpu_seconds():
+    """Of all ended descendants that were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def cases_of(tests):
     return [case for test in tests for case in cases_of(test)] if isinstance(tests, unittest.TestSuite) else [tests]
 
@@ -60,8 +67,8 @@ class ProgramTest(unittest.TestCase):
     measures = False  # the class measures speed or has timeouts of 2 s, so it needs the machine exclusively
 
     def setUp(self):
-        begun = time.monotonic()
-        self.addCleanup(lambda: print(f"{self.id()}: {time.monotonic() - begun:.1f} s", file=sys.stderr))
+        begun, cpu = time.monotonic(), cpu_seconds()
+        self.addCleanup(lambda: print(f"{self.id()}: {time.monotonic() - begun:.1f} s, of CPUs {cpu_seconds() - cpu:.1f} s", file=sys.stderr))
         self.folder = Path(tempfile.mkdtemp(prefix="egt_e2e_"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.seen = set()

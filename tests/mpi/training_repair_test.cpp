@@ -1,5 +1,7 @@
 // A fault of the training state is reported before its repair and whatever the outcome of the repair. This
 // includes several faults in one check period, and one long before it.
+#include <vector>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -163,7 +165,7 @@ TEST_F(TrainingRepairOnRanks, FaultsOfTwoRanksInOnePeriodAreBothToldAndBlamed) {
 TEST_F(TrainingRepairOnRanks, AWeightThatIsWrongAtAnyStepBetweenChecksIsBlamedRightly) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
   for (const int step : {50, 55, 60, 80, 90, 98})
-    for (const int layer : {1, 2, 3}) {
+    for (const int layer : size() > 2 ? std::vector{1 + step % 3} : std::vector{1, 2, 3}) {
       const int victim = (step + layer) % 2;
       SCOPED_TRACE(fmt::format("rank {}, step {}, layer {}", victim, step, layer));
       const Outcome outcome =
@@ -180,7 +182,7 @@ TEST_F(TrainingRepairOnRanks, AWeightThatIsWrongAtAnyStepBetweenChecksIsBlamedRi
 TEST_F(TrainingRepairOnRanks, AFaultInTheNextPeriodIsNotBlamedOnTheRankOfTheFirst) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
   for (const int step : {50, 55, 60, 80})
-    for (const int layer : {1, 2, 3}) {
+    for (const int layer : size() > 2 ? std::vector{1 + step % 3} : std::vector{1, 2, 3}) {
       SCOPED_TRACE(fmt::format("step {}, layer {}", step, layer));
       const Outcome outcome =
           run({.steps = 103,

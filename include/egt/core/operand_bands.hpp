@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
 
 #include "egt/core/types.hpp"
@@ -30,6 +31,10 @@ struct OperandBand {
 constexpr std::int64_t largest_exact_terms = 8192;
 
 std::span<const OperandBand> operand_bands();
+
+/// The band of the `number`th operands in a precision, by index in operand_bands(). Of three, one is exact,
+/// one has all bits, and one is rectified. `left_out`: exact bands that are not used.
+std::size_t band_in_turn(Precision precision, std::uint64_t number, const std::set<std::size_t>& left_out);
 
 /// `Pattern::parameter` of PatternKind::operands. `band`: index in operand_bands(). `matrix_words`: 32-bit
 /// words of each matrix, a power of two from 4 on; a and b alternate, from index 0 on.

@@ -26,12 +26,6 @@ std::int64_t inner(std::int64_t rows, Precision precision) {
   return is_narrow(precision) ? 2 * rows : rows;
 }
 
-/// Of three operands in one precision, one is exact, one has all bits, and one is rectified. A verification
-/// of every element draws less power than a GEMM: with exact ones only, an H200 drew 672 W instead of 679 W.
-/// Operands with all bits take more energy per operation than rectified ones, so they cost rate at a power
-/// limit.
-constexpr std::uint64_t cycle = 3, exact_at = 0, rectified_at = 2;
-
 bool repeats(const Injection& injection) {
   return injection.lasting.value_or(Lasting::once) != Lasting::once;
 }
@@ -120,20 +114,6 @@ Status GemmLane::try_bands() {
   return pipeline_->drain(OperationPipeline::deadline_seconds);
 }
 
-std::size_t GemmLane::band_of(Precision precision, std::uint64_t number) const {
-  std::vector<std::size_t> exact;
-  std::size_t sampled = 0;
-  for (std::size_t i = 0; i < operand_bands().size(); ++i) {
-    const OperandBand& band = operand_bands()[i];
-    if (band.precision != precision || left_out_.contains(i)) continue;
-    if (band.is_exact)
-      exact.push_back(i);
-    else if (band.is_rectified == (number % cycle == rectified_at))
-      sampled = i;
-  }
-  return exact.empty() || number % cycle != exact_at ? sampled : exact[number / cycle % exact.size()];
-}
-
 std::size_t GemmLane::wanted(std::size_t blocks) const {
   constexpr std::size_t most = 6, sparing = 16;
   if (environment_.load.lead() == LoadLead::products) return std::clamp<std::size_t>(blocks / 4, 1, most);
@@ -173,7 +153,7 @@ std::optional<GemmLane::Plan> GemmLane::plan(std::uint64_t bytes, std::int64_t s
   Plan plan{
       .precision = precision, .rows = rows_in(bytes, precision), .name = period * names_of_a_period + number};
   if (plan.rows == 0) return std::nullopt;
-  plan.band = band_of(precision, is_narrow ? turn / narrow_.size() : turn);
+  plan.band = band_in_turn(precision, is_narrow ? turn / narrow_.size() : turn, left_out_);
   plan.seed = mix64((environment_.seed ^ seed_salt) + plan.name * 0x9E3779B97F4A7C15ull);
   return plan;
 }

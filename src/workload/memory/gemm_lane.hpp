@@ -128,8 +128,6 @@ class GemmLane {
            std::int64_t max_rows);
   Status prepare();
   Status try_bands();
-  /// The band of the `number`th operands in this precision.
-  std::size_t band_of(Precision precision, std::uint64_t number) const;
   bool may_multiply(std::size_t blocks);
   void count_work(double device_ms);
   std::int64_t rows_in(std::uint64_t bytes, Precision precision) const;

@@ -13,7 +13,7 @@
 namespace egt::test {
 namespace {
 
-constexpr int networks = 200;
+constexpr int networks = 60;
 
 /// Every plan for this number of ranks.
 std::vector<ParallelPlan> plans_of(int ranks) {

@@ -133,5 +133,31 @@ TEST(OperandBands, WordsHoldElementsOfTheBand) {
   }
 }
 
+TEST(OperandBands, TakeTurnsExceptThoseLeftOut) {
+  const auto bands = operand_bands();
+  std::map<Precision, std::size_t> first_exact, exact;
+  for (std::size_t i = 0; i < bands.size(); ++i) {
+    if (!bands[i].is_exact) continue;
+    first_exact.emplace(bands[i].precision, i);
+    ++exact[bands[i].precision];
+  }
+  for (const auto& [precision, count] : exact) {
+    SCOPED_TRACE(to_string(precision));
+    const std::size_t spared = first_exact.at(precision);
+    std::map<std::size_t, std::size_t> uses, uses_without;
+    for (std::uint64_t number = 0; number < 30 * count; ++number) {
+      ++uses[band_in_turn(precision, number, {})];
+      ++uses_without[band_in_turn(precision, number, {spared})];
+    }
+    EXPECT_EQ(uses.size(), count + 2);
+    for (const auto& [band, times] : uses) {
+      EXPECT_EQ(bands[band].precision, precision);
+      EXPECT_EQ(times, bands[band].is_exact ? 10 : 10 * count) << bands[band].name;
+    }
+    EXPECT_EQ(uses_without.size(), count + 1);
+    EXPECT_FALSE(uses_without.contains(spared));
+  }
+}
+
 }  // namespace
 }  // namespace egt

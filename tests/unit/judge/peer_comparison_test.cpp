@@ -16,11 +16,7 @@
 namespace egt {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr int clean_runs = 300, slow_runs = 300;
-#else
-constexpr int clean_runs = 10'000, slow_runs = 3'000;
-#endif
+constexpr int clean_runs = 1'000, slow_runs = 500;
 constexpr double run_seconds = 600;
 
 /// Times of ranks that share two busy cores. Each rank has its own speed (0.2 %). Most windows differ by 1 %,

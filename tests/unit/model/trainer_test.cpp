@@ -147,7 +147,7 @@ MlpConfig any_network(std::mt19937& random) {
 
 TEST_F(Trainer, AtTheDefaultRateNoNetworkDiverges) {
   std::mt19937 random(7);
-  for (int network = 0; network < 100; ++network) {
+  for (int network = 0; network < 30; ++network) {
     MlpConfig config = any_network(random);
     config.learning_rate = default_learning_rate(config.neurons, config.optimizer, config.batch.global);
     auto trainer = make(config);
