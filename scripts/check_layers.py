@@ -27,7 +27,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-MODULES = ["core", "device", "ranks", "model", "workload", "judge", "report", "session", "command"]
+MODULES = ["core", "device", "ranks", "model", "workload", "loadtest", "judge", "report", "session", "command"]
 LAYERS = {module: layer for layer, module in enumerate(MODULES)}
 MAX_LINES = 800
 CUDA_INCLUDE = pathlib.Path("/usr/local/cuda/include")

@@ -10,9 +10,9 @@
 #include "device/cuda/cuda_dnn.hpp"
 #include "device/host/host_device.hpp"
 #include "device/host/onednn/host_dnn.hpp"
-#include "model/convnet/conv_net.hpp"
+#include "loadtest/convnet/conv_net.hpp"
 #include "tests/support/single_rank_communicator.hpp"
-#include "workload/loadtest/image_set.hpp"
+#include "loadtest/images/image_set.hpp"
 
 namespace egt {
 namespace {

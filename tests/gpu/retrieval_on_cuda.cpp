@@ -5,7 +5,7 @@
 
 #include "device/cuda/cuda_device.hpp"
 #include "device/host/host_device.hpp"
-#include "model/retrieval/retrieval_model.hpp"
+#include "loadtest/retrieval/retrieval_model.hpp"
 #include "tests/support/single_rank_communicator.hpp"
 
 namespace egt {

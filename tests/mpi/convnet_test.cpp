@@ -2,10 +2,10 @@
 #include <cstring>
 
 #include "device/host/onednn/host_dnn.hpp"
-#include "model/convnet/conv_net.hpp"
+#include "loadtest/convnet/conv_net.hpp"
 #include "ranks_on_host.hpp"
 #include "tests/support/single_rank_communicator.hpp"
-#include "workload/loadtest/image_set.hpp"
+#include "loadtest/images/image_set.hpp"
 
 namespace egt::test {
 namespace {

@@ -1,7 +1,7 @@
 #include <chrono>
 #include <thread>
 
-#include "model/retrieval/retrieval_model.hpp"
+#include "loadtest/retrieval/retrieval_model.hpp"
 #include "ranks_on_host.hpp"
 #include "tests/support/single_rank_communicator.hpp"
 

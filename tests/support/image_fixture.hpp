@@ -13,8 +13,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/workload_fixture.hpp"
-#include "workload/loadtest/image_feed.hpp"
-#include "workload/loadtest/image_set.hpp"
+#include "loadtest/images/image_feed.hpp"
+#include "loadtest/images/image_set.hpp"
 
 namespace egt::test {
 

@@ -15,7 +15,7 @@
 #include "egt/core/text.hpp"
 #include "egt/ranks/agreement.hpp"
 #include "session/stop_signal.hpp"
-#include "workload/loadtest/loadtest_workload.hpp"
+#include "loadtest/loadtest_workload.hpp"
 
 namespace egt {
 namespace {
