@@ -124,7 +124,7 @@ Result<std::vector<MemoryBlock>> MemoryWorkload::allocate_blocks(const MemoryPla
 
 Status MemoryWorkload::start() {
   if (!patrol_) return {};
-  last_retired_ = Clock::now();
+  last_retired_ = clock_();
   return thread_.start([this](std::stop_token stop) { return patrol_->run(stop); });
 }
 
@@ -145,7 +145,8 @@ void MemoryWorkload::look_for_starvation() {
   // A longer interval between two steps means that the process, and thus its memory test, was stopped.
   constexpr double longest_step_s = 1;
   if (!verify_rate_ || starvation_told_ || environment_.device.info().backend != "cuda") return;
-  window_seconds_ += std::min(seconds_since(std::exchange(last_retired_, Clock::now())), longest_step_s);
+  const double now = clock_();
+  window_seconds_ += std::min(now - std::exchange(last_retired_, now), longest_step_s);
   if (window_seconds_ < options_.starvation_seconds) return;
   const PatrolFigures figures = patrol_->figures();
   const auto bytes = static_cast<double>(figures.bytes_verified + figures.bytes_written);

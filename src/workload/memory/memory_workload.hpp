@@ -24,8 +24,11 @@ class MemoryWorkload : public Workload {
  public:
   /// `trained`: standalone FLOP/s per training precision; called in `prepare`. Empty: none is known.
   MemoryWorkload(Environment& environment, const MemoryOptions& options,
-                 std::function<ProductRates()> trained = {})
-      : environment_(environment), options_(options), trained_(std::move(trained)) {}
+                 std::function<ProductRates()> trained = {}, SecondsClock clock = steady_seconds)
+      : environment_(environment),
+        options_(options),
+        trained_(std::move(trained)),
+        clock_(std::move(clock)) {}
 
   std::string name() const override { return "memory"; }
   /// out_of_memory: the share is not available, or other programs use all of it already. The message gives
@@ -65,7 +68,8 @@ class MemoryWorkload : public Workload {
   double read_rate_ = 0;               ///< standalone rate of reading only, bytes/s
   ProductRates product_rates_;
   // Starvation check over a window of steps.
-  Clock::time_point last_retired_ = Clock::now();
+  const SecondsClock clock_;
+  double last_retired_ = 0;                       ///< seconds of clock_
   double window_seconds_ = 0, window_bytes_ = 0;  ///< window so far; bytes processed before it
   bool starvation_told_ = false;
   bool finished_ = false;
