@@ -216,14 +216,14 @@ std::uint64_t round_time(const SimulatedRegion& region) {
 TEST(MemorySuite, FindsEveryBitThatDoesNotKeepAValueOverARound) {
   const SimulatedRegion region{.blocks = 20, .block_words = 8};
   const std::uint64_t round = round_time(region);
-  Setting setting{.region = region, .rounds = 2 * blocks_a_hold + 1, .count = 60};
+  Setting setting{.region = region, .rounds = 2 * blocks_a_hold + 1, .count = 24};
   const MakeFault fault = retention(round / 2, round * 8 / 10);
   EXPECT_EQ(missed(fault, setting), 0);
   // Only the retention test detects them.
   std::vector<MemoryTest> without(memory_suite().begin(), memory_suite().end());
   for (MemoryTest& test : without) test.hold = false;
   setting.suite = without;
-  EXPECT_GT(missed(fault, setting), 45);
+  EXPECT_GT(missed(fault, setting), 18);
 }
 
 // The effect of one block's work on an idle one depends on random patterns: a few rounds cover all cases.
