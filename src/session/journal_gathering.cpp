@@ -8,9 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -49,51 +48,19 @@ Result<std::string> read_chunk(const std::string& path, std::int64_t offset) {
   return chunk;
 }
 
-/// Returns whether both files are identical up to the end of the shorter one.
-bool begin_alike(const std::string& a, const std::string& b) {
-  std::ifstream first(a, std::ios::binary), second(b, std::ios::binary);
-  std::string one(chunk_bytes, '\0'), other(chunk_bytes, '\0');
-  while (first && second) {
-    first.read(one.data(), static_cast<std::streamsize>(one.size()));
-    second.read(other.data(), static_cast<std::streamsize>(other.size()));
-    const auto common = std::min(first.gcount(), second.gcount());
-    if (!std::equal(one.begin(), one.begin() + common, other.begin())) return false;
+/// Writes a transferred journal, unless an existing one has other content. No fsync, since the original
+/// stays.
+Status keep_journal(const std::string& path, const std::string& text) {
+  std::error_code error;
+  if (fs::exists(path, error)) {
+    const auto old = read_regular_file(path, std::numeric_limits<std::size_t>::max());
+    if (!old.ok()) return {old.status().code(), fmt::format("{}: {}", path, old.status().what())};
+    if (!text.starts_with(old.value()) && !old.value().starts_with(text))
+      return {StatusCode::unavailable, path + ": is there already, with other content"};
+    if (old.value().size() >= text.size()) return {};
   }
-  return !first.bad() && !second.bad();
+  return write_atomically(path, text, Durability::system);
 }
-
-/// One rank's journal during the transfer, under a temporary name. It is removed unless it is kept.
-class Arrival {
- public:
-  explicit Arrival(std::string path)
-      : path_(std::move(path)), temporary_(fmt::format("{}.tmp.{}", path_, ::getpid())) {}
-  Arrival(const Arrival&) = delete;
-  Arrival& operator=(const Arrival&) = delete;
-  ~Arrival() { ::unlink(temporary_.c_str()); }
-
-  Status add(const std::string& bytes) {
-    if (!file_.valid())
-      file_ = Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!file_.valid()) return file_error(path_, "cannot be made", errno);
-    const int error = write_all(file_.get(), bytes);
-    return error == 0 ? Status() : file_error(path_, "cannot be written", error);
-  }
-  /// Renames the file, unless an existing one has other content. No fsync, since the original stays.
-  Status keep() {
-    std::error_code error;
-    const bool is_new = !fs::exists(path_, error);
-    if (!is_new && !begin_alike(path_, temporary_))
-      return {StatusCode::unavailable, path_ + ": is there already, with other content"};
-    const bool is_longer = is_new || fs::file_size(temporary_, error) > fs::file_size(path_, error);
-    if (is_longer && std::rename(temporary_.c_str(), path_.c_str()) != 0)
-      return file_error(path_, "cannot be written", errno);
-    return {};
-  }
-
- private:
-  const std::string path_, temporary_;
-  Descriptor file_;
-};
 
 /// Rank 0's side of the transfer.
 class Gathering {
@@ -145,15 +112,12 @@ Result<std::string> Gathering::ask(int rank, std::size_t offset) {
 }
 
 Status Gathering::bring(int rank) {
-  Arrival arrival(setup_.directory + "/" + journal_name(rank));
-  std::string chunk;
-  std::size_t offset = 0;
+  std::string chunk, journal;
   do {
-    EGT_TRY_ASSIGN(chunk, ask(rank, offset));
-    EGT_TRY(arrival.add(chunk));
-    offset += chunk.size();
+    EGT_TRY_ASSIGN(chunk, ask(rank, journal.size()));
+    journal += chunk;
   } while (chunk.size() == chunk_bytes);
-  return arrival.keep();
+  return keep_journal(setup_.directory + "/" + journal_name(rank), journal);
 }
 
 Status Gathering::end() {
@@ -189,13 +153,13 @@ Result<std::vector<std::string>> find_run_directories(Control& control, const st
   EGT_TRY(found.status());
   std::vector<std::string>& places = found.value();
   for (std::string& place : places) {
-    const bool is_here = std::exchange(place[0], '+') == '+';
+    const bool is_here = place.starts_with('+');
+    place.erase(0, 1);
     if (is_here)
       place = places.front();
     else if (place == places.front())
       place += " of another machine of that name";
   }
-  for (std::string& place : places) place.erase(0, 1);
   return found;
 }
 

@@ -16,7 +16,7 @@ constexpr double send_patience_s = 3;  // time for a failing send to recover
 
 RecordRouter::RecordRouter(Control& control, RecordQueue& queue, Sink& journal, ProgressBoard::Line& line,
                            std::vector<Sink*> sinks)
-    : control_(control), queue_(queue), journal_(journal), line_(line) {
+    : control_(control), queue_(queue), journal_{.sink = &journal}, line_(line) {
   for (Sink* sink : sinks) listeners_.push_back({.sink = sink});
 }
 
@@ -34,9 +34,9 @@ Status RecordRouter::move() {
   const Status taken_failure = std::exchange(taken_failure_, Status());
   lock.unlock();
   line_.begin_file_operation("write", "the journal");
-  note_journal(taken_failure);
-  for (const Record& record : records) note_journal(journal_.write(record));
-  note_journal(journal_.flush());
+  note(journal_, taken_failure);
+  for (const Record& record : records) note(journal_, journal_.sink->write(record));
+  note(journal_, journal_.sink->flush());
   line_.rest();
   for (const auto* const some : {&taken, &records})
     for (const Record& record : *some) root ? deliver(record) : keep_for_root(record);
@@ -85,13 +85,6 @@ Status RecordRouter::receive() {
   }
 }
 
-/// Reports the first failure only. Later records are still written, since a full disk may be temporary.
-void RecordRouter::note_journal(const Status& status) {
-  if (status.ok() || !journal_failure_.ok()) return;
-  journal_failure_ = status;
-  report_failure(status);
-}
-
 void RecordRouter::deliver(const Record& record) {
   {
     const std::lock_guard lock(mutex_);
@@ -100,14 +93,11 @@ void RecordRouter::deliver(const Record& record) {
   for (Listener& listener : listeners_) note(listener, listener.sink->write(record));
 }
 
-/// A closed terminal or a full log disk must not stop a burn-in.
+/// Reports the first failure only. Later records are still written, since a full disk may be temporary. A
+/// closed terminal or a full disk must not stop a burn-in.
 void RecordRouter::note(Listener& listener, const Status& status) {
-  if (status.ok() || listener.reported) return;
-  listener.reported = true;
-  report_failure(status);
-}
-
-void RecordRouter::report_failure(const Status& status) {
+  if (status.ok() || !listener.failure.ok()) return;
+  listener.failure = status;
   queue_.warning(status.what());
   has_failure_to_tell_ = true;
 }

@@ -37,7 +37,7 @@ class RecordRouter {
   /// Rank 0 pumps until every rank's end record has arrived, for up to `seconds`. Other ranks pump until all
   /// their records are sent, for a few seconds. Late or unreadable records are an error.
   Status pump_to_the_end(double seconds);
-  const Status& journal_failure() const { return journal_failure_; }
+  const Status& journal_failure() const { return journal_.failure; }
 
   /// Returns the queued records, which the caller writes to the journal. The next pump still delivers them.
   /// Any thread but the main thread.
@@ -50,7 +50,6 @@ class RecordRouter {
   std::vector<Record> kept() const;
 
  private:
-  void note_journal(const Status& status);
   Status move();
   void keep_for_root(const Record& record);
   Status send();
@@ -58,17 +57,15 @@ class RecordRouter {
   void deliver(const Record& record);  // on rank 0
   struct Listener {
     Sink* sink;
-    bool reported = false;  // the sink's failure was reported
+    Status failure{};  ///< the first one, which was reported
   };
   void note(Listener& listener, const Status& status);
-  void report_failure(const Status& status);
 
   Control& control_;
   RecordQueue& queue_;
-  Sink& journal_;
+  Listener journal_;
   ProgressBoard::Line& line_;
   std::vector<Listener> listeners_;
-  Status journal_failure_;
   bool has_failure_to_tell_ = false;  ///< a failure warning is still in the queue
   Status unreadable_;                 ///< error, once an unreadable record has arrived
   struct Unsent {
