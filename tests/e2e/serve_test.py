@@ -335,11 +335,12 @@ class Clients(Served):
         deaf.connect(("127.0.0.1", urllib.parse.urlsplit(url).port))
         deaf.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+        slow.setblocking(False)  # with a timeout, recv would wait for it and no further byte would be sent
 
         def refused():
             try:
                 slow.sendall(b"X")
-                slow.recv(1, socket.MSG_DONTWAIT)
+                slow.recv(1)
                 return True
             except BlockingIOError:
                 return False
