@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <string_view>
 #include <thread>
 
@@ -16,7 +17,9 @@
 #include "device/system/host_sensor.hpp"
 #include "egt/core/system_files.hpp"
 #include "egt/core/units.hpp"
+#include "egt/ranks/agreement.hpp"
 #include "judge/version.hpp"
+#include "model/mlp_config.hpp"
 #include "ranks/mpi/mpi_communicator.hpp"
 #if EGT_WITH_CUDA
 #include "device/cuda/cuda_device.hpp"
@@ -290,6 +293,36 @@ Json describe_system(const MpiSession& mpi, const SensorLimits& limits) {
                  {"mpi_version", mpi.mpi_version()}};
   describe_cuda(system);
   return system;
+}
+
+Result<std::vector<Precision>> choose_precisions(const std::string& wanted, const Device& device) {
+  // Without fp8, since it needs sizes that not every network has. The memory-resident GEMMs use it in every
+  // epoch anyway.
+  constexpr Precision cycle[] = {Precision::bf16, Precision::tf32, Precision::fp16, Precision::fp32,
+                                 Precision::fp64};
+  if (wanted != "cycle") {
+    const Precision one = *parse_precision(wanted);
+    const Support support = supports_training(device, one);
+    if (!support.yes())
+      return Status(StatusCode::unsupported, fmt::format("--precision {}: {}", wanted, support.why_not));
+    return std::vector<Precision>{one};
+  }
+  std::vector<Precision> supported;
+  for (const Precision precision : cycle)
+    if (device.supports(precision).yes()) supported.push_back(precision);
+  return supported;
+}
+
+Status refuse_shared_devices(Control& control, const DeviceInfo& device) {
+  EGT_TRY_ASSIGN(const auto devices,
+                 control.gather(device.uuid.empty() ? "" : control.place().hostname + " " + device.uuid));
+  std::set<std::string> seen;
+  Status own;
+  for (const std::string& one : devices)
+    if (!one.empty() && !seen.insert(one).second)
+      own = Status(StatusCode::unavailable,
+                   fmt::format("two ranks have the same device ({}): start one rank per device", one));
+  return agree(control, own);
 }
 
 }  // namespace egt

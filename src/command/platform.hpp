@@ -46,6 +46,12 @@ Status check_backend_of_environment(const CommonOptions& options);
 /// Number of CUDA devices visible to this rank.
 Result<int> visible_gpus();
 
+/// Fails if two ranks use the same device, for example due to CUDA_VISIBLE_DEVICES or a scheduler.
+/// Collective.
+Status refuse_shared_devices(Control& control, const DeviceInfo& device);
+/// The precisions that a value of --precision selects on this device. unsupported: the device lacks it.
+Result<std::vector<Precision>> choose_precisions(const std::string& wanted, const Device& device);
+
 /// Opens this rank's device, its communicator (collective, with the same backend on all ranks) and its
 /// sensor.
 Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions& options,

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "command/commands.hpp"
-#include "command/options/choices.hpp"
 #include "command/run/measurement_run.hpp"
 #include "egt/core/units.hpp"
 #include "egt/ranks/agreement.hpp"
@@ -128,8 +127,8 @@ class BenchRun final : public MeasurementRun {
   std::string reported_;
 };
 
-Status BenchRun::refine(Options& options, Backend backend, const RankPlace& place) {
-  reported_ = apply_command_defaults(options, backend);
+Status BenchRun::refine(Options& options, Backend, const RankPlace& place) {
+  reported_ = options.command_defaults;
   EGT_TRY(check_compression(options, place.size));
   if (place.size == 1 && options.given.contains("mode") &&
       options.bench.modes != std::vector{BenchMode::single})

@@ -77,8 +77,7 @@ Result<std::vector<LinkEndpoint>> gather_ends(const DeviceInfo& device, Control&
 /// Measures every pair of devices, every device and its host, and all devices together.
 class LinksPurpose : public MeasurementRun {
  public:
-  Status refine(Options& options, Backend backend, const RankPlace& place) override {
-    apply_command_defaults(options, backend);
+  Status refine(Options& options, Backend, const RankPlace& place) override {
     EGT_TRY(check_injections(options.run.injections, place.size));
     return check_link_injections(options.run.injections, place.size);
   }

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "command/commands.hpp"
-#include "command/options/choices.hpp"
 #include "command/run/measurement_run.hpp"
 #include "egt/core/text.hpp"
 #include "egt/ranks/agreement.hpp"
@@ -68,8 +67,8 @@ class LoadTestRun final : public MeasurementRun {
   RankPlace place_;
 };
 
-Status LoadTestRun::refine(Options& options, Backend backend, const RankPlace& place) {
-  reported_ = apply_command_defaults(options, backend);
+Status LoadTestRun::refine(Options& options, Backend, const RankPlace& place) {
+  reported_ = options.command_defaults;
   if (!options.loadtest.data.empty() && options.loadtest.workers == 0)
     return refuse("--data", "images of files need threads that read them; add --num-workers 1 or more");
   if (options.common.output.ends_with(".json")) copy_ = std::exchange(options.common.output, "");

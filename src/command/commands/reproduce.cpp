@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "command/commands.hpp"
-#include "command/options/choices.hpp"
 #include "command/platform.hpp"
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"

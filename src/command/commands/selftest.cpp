@@ -44,7 +44,7 @@ SelftestScope scope_of(const BurnOptions& burn, int ranks) {
 class SelftestPurpose : public MainJob {
  public:
   Status refine(Options& options, Backend backend, const RankPlace& place) override {
-    defaults_ = apply_command_defaults(options, backend);
+    defaults_ = options.command_defaults;
     options.burn.collective.elements = backend == Backend::host ? 1u << 14 : 1u << 20;
     put_periods(options.burn);
     options.run.injections = plan_selftest(scope_of(options.burn, place.size)).injections;

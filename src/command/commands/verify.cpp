@@ -44,7 +44,7 @@ ReadinessOptions readiness_for(Backend backend) {
 class VerifyPurpose : public MainJob {
  public:
   Status refine(Options& options, Backend backend, const RankPlace& place) override {
-    reported_ = apply_command_defaults(options, backend);
+    reported_ = options.command_defaults;
     backend == Backend::host ? put_host_load(options.burn) : put_gpu_load(options.burn);
     options.burn.file.repeats = 1;
     readiness_ = readiness_for(backend);

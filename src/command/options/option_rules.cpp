@@ -2,11 +2,18 @@
 #include <cstdint>
 #include <limits>
 
-#include "command/options/measurement_rules.hpp"
+#include <fmt/format.h>
+
+#include "command/options/option_table.hpp"
 #include "command/options/presets.hpp"
+#include "egt/core/math/voxel_math.hpp"
+#include "workload/bench/scaling_plan.hpp"
+#include "workload/links/link_judgement.hpp"
 
 namespace egt {
 namespace {
+
+using Rules = std::vector<OptionRule>;
 
 /// "2" or "2:0.3".
 std::optional<PulseShape> parse_pulse(Text text) {
@@ -46,57 +53,80 @@ Rules training_rules(BurnOptions& burn) {
                                            : Json();
                        }};
   return {
-      {"duration", of_burn | of_verify, "how long, in s, m, h or d (5m); of verify 20s, on the host 10s",
-       duration(burn.duration_seconds, "a time above 0 and up to 3650d, such as 90s, 5m, 2h or 3d", 0,
-                no_limit)},
+      {"duration", of_burn | of_verify,
+       "how long, in s, m, h or d ({}); of verify {verify cuda}, on the host {verify host}",
+       with_defaults(duration(burn.duration_seconds,
+                              "a time above 0 and up to 3650d, such as 90s, 5m, 2h or 3d", 0, no_limit),
+                     {{"verify cuda", "20s"}, {"verify host", "10s"}})},
       {"steps", of_burn | of_bench,
-       "stop after N training steps instead (none); of bench with --gradient-compression: of training, after "
-       "which losses are compared (500)",
+       fmt::format("stop after N training steps instead (none); of bench with --gradient-compression: of "
+                   "training, after which losses are compared ({})",
+                   BenchOptions().compared_steps),
        whole(burn.steps, 1, 1'000'000'000'000)},
-      {"layers", of_training,
-       "neurons of each layer, input first (4096,8192,6144,4096,2048,1024,512; host: "
-       "256,512,384,256,128,64,32)",
-       wholes(train.layers, "N,N,..", "2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512",
-              {.least = 2, .most = 64, .distinct = false}, std::int64_t{1}, max_neurons)},
-      {"batch", of_training, "samples per rank and step (1024; bench: 8192; host: 128)",
-       whole(train.batch, 1, max_samples)},
+      {"layers", of_training, "neurons of each layer, input first ({}; host: {host})",
+       with_defaults(wholes(train.layers, "N,N,..", "2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512",
+                            {.least = 2, .most = 64, .distinct = false}, std::int64_t{1}, max_neurons),
+                     {{"host", "256,512,384,256,128,64,32"},
+                      {"verify cuda", "4096,4096,2048,1024,512"},  // fits into 10 % together with the rest
+                      {"verify host", "128,256,192,128,64,32,16"},
+                      {"selftest host", "128,256,192,128,64,32,16"}})},
+      {"batch", of_training, "samples per rank and step ({}; bench: {bench cuda}; host: {host})",
+       with_defaults(
+           whole(train.batch, 1, max_samples),
+           {{"host", "128"}, {"bench cuda", "8192"}, {"verify host", "64"}, {"selftest host", "16"}})},
       {"global-batch", of_burn, "samples of all ranks per step, instead of --batch (none)",
        whole(burn.global_batch, 1, max_global_samples)},
       {"balance", of_burn,
        "even shares of a step's samples, or auto: by what each device computes in the same time, measured "
-       "again every 100 steps (even)",
+       "again every 100 steps ({})",
        choice(train.balance, {{"even", Balance::even}, {"auto", Balance::automatic}})},
       {"precision", of_training | of_loadtest,
-       "cycle, fp64, fp32, tf32, fp16, bf16 or fp8 (cycle: all but fp8 that the device has, in turn; "
+       "cycle, fp64, fp32, tf32, fp16, bf16 or fp8 ({}: all but fp8 that the device has, in turn; "
        "memory-"
-       "resident GEMMs also use fp8 and int8; bench and loadtest: tf32, host: fp32)",
-       parsed(burn.precision, "NAME", "cycle, fp64, fp32, tf32, fp16, bf16 or fp8",
-              [](Text text) {
-                const bool is_known = text == "cycle" || parse_precision(text);
-                return is_known ? std::optional(std::string(text)) : std::nullopt;
-              })},
+       "resident GEMMs also use fp8 and int8; bench and loadtest: {scaling cuda}, host: {bench host})",
+       with_defaults(parsed(burn.precision, "NAME", "cycle, fp64, fp32, tf32, fp16, bf16 or fp8",
+                            [](Text text) {
+                              const bool is_known = text == "cycle" || parse_precision(text);
+                              return is_known ? std::optional(std::string(text)) : std::nullopt;
+                            }),
+                     {{"bench host", "fp32"},
+                      {"loadtest host", "fp32"},
+                      {"scaling cuda", "tf32"},
+                      {"loadtest cuda", "tf32"}})},
       {"load", of_burn,
        "the hottest verified mix, or the network alone, as if with --extreme-iterations 0, --memory 0 and "
-       "--no-io where these are not given (mix)",
+       "--no-io where these are not given ({})",
        choice(train.load, {{"mix", LoadKind::mix}, {"train", LoadKind::train}})},
       {"pulse", of_burn,
-       "all devices step between idle and full together, so often a second, full for so much of the time "
-       "(none; DUTY 0.5)",
+       fmt::format(
+           "all devices step between idle and full together, so often a second, full for so much of the time "
+           "(none; DUTY {})",
+           PulseShape().duty),
        std::move(pulse)},
-      {"optimizer", of_training, "optimizer: sgd or adam (sgd)",
+      {"optimizer", of_training, "optimizer: sgd or adam ({})",
        choice(train.optimizer, {{"sgd", Optimizer::sgd}, {"adam", Optimizer::adam}})},
       {"learning-rate", of_burn, "learning rate of the optimizer (derived from the layers)",
        number(train.learning_rate, "X", "a number above 0 and up to 1000, such as 0.01", 1e-12, 1000)},
-      {"gradient-dtype", of_training, "data type of the gradient all-reduce (fp32)",
+      {"gradient-dtype", of_training, "data type of the gradient all-reduce ({})",
        choice(train.gradient_type, {{"fp32", ElementType::f32}, {"bf16", ElementType::bf16}})},
       {"extreme-iterations", of_training,
-       "iterations of the transcendental chain per activation (200; host: 2; bench: 0)",
-       whole(train.extreme_iterations, 0, 1'000'000)},
-      {"memory", of_load, "how much of the device's memory to fill and verify (90%; host: 256MB; 0: none)",
-       fill(burn.memory.fill)},
+       "iterations of the transcendental chain per activation ({}; host: {host}; bench: {scaling})",
+       with_defaults(whole(train.extreme_iterations, 0, 1'000'000), {{"host", "2"},
+                                                                     {"verify cuda", "20"},
+                                                                     {"selftest cuda", "8"},
+                                                                     {"scaling", "0"},
+                                                                     {"--load=train", "0"}})},
+      {"memory", of_load, "how much of the device's memory to fill and verify ({}; host: {host}; 0: none)",
+       with_defaults(fill(burn.memory.fill), {{"host", "256MB"},
+                                              {"verify cuda", "10%"},
+                                              {"verify host", "64MB"},
+                                              {"selftest cuda", "12GB"},
+                                              {"selftest host", "48MB"},
+                                              {"--load=train", "0"}})},
       {"buffer-iterations", of_burn,
-       "iterations of sine and exponential over the filled memory (300; host: 3)",
-       whole(burn.memory.buffer_iterations, 1, 1'000'000)},
+       "iterations of sine and exponential over the filled memory ({}; host: {host})",
+       with_defaults(whole(burn.memory.buffer_iterations, 1, 1'000'000),
+                     {{"host", "3"}, {"selftest cuda", "10"}, {"selftest host", "1"}})},
   };
 }
 
@@ -115,15 +145,23 @@ Rules file_rules(FileOptions& file) {
       {"io-dir", of_training, "where each rank's test file is written (the working directory)",
        text(file.directory, "DIR", "the path of a directory")},
       {"io-size", of_training,
-       "bytes of that file (10GB, host: 64MB; with --ceilings 3GB, host: 192MB; at most 5 % of the free "
+       "bytes of that file ({}, host: {host}; with --ceilings {--ceilings cuda}, host: {--ceilings host}; at "
+       "most 5 % of the free "
        "space)",
-       size(file.size, "a size of 4KiB to 1024TiB, such as 10GB", least, most)},
-      {"io-repeats", of_burn, "writes and reads of the file per cycle (50; host: 2)",
-       whole(file.repeats, 1, 1'000'000)},
-      {"io-every", of_burn, "steps between the starts of cycles (10)", whole(file.every, 1, 1'000'000'000)},
-      {"io-budget", of_burn, "maximum bytes written per rank and run, or unlimited (100GB)",
-       std::move(budget)},
-      {"no-io", of_training, "no test files", flag(file.enabled, false)},
+       // With --ceilings for three files. Each round writes one of them, which takes 0.1 s on the host.
+       with_defaults(size(file.size, "a size of 4KiB to 1024TiB, such as 10GB", least, most),
+                     {{"host", "64MB"},
+                      {"verify cuda", "64MB"},
+                      {"verify host", "4MB"},
+                      {"selftest", "4MB"},
+                      {"--ceilings cuda", "3GB"},
+                      {"--ceilings host", "192MB"}})},
+      {"io-repeats", of_burn, "writes and reads of the file per cycle ({}; host: {host})",
+       with_defaults(whole(file.repeats, 1, 1'000'000), {{"host", "2"}})},
+      {"io-every", of_burn, "steps between the starts of cycles ({})", whole(file.every, 1, 1'000'000'000)},
+      {"io-budget", of_burn, "maximum bytes written per rank and run, or unlimited ({})", std::move(budget)},
+      {"no-io", of_training, "no test files",
+       with_defaults(flag(file.enabled, false), {{"--load=train", "true"}})},
   };
 }
 
@@ -148,11 +186,13 @@ Rules check_rules(Options& o) {
   return {
       {"coverage", of_load,
        "full: every pass of training is computed twice, by two ranks of a device model where there are two, "
-       "and compared; sampled: known-answer passes as --check-budget allows (full; --load train: sampled)",
-       choice(train.coverage, {{"full", Coverage::full}, {"sampled", Coverage::sampled}})},
-      {"check-budget", of_burn, "maximum share of the time for checks; sets their interval (1%)",
+       "and compared; sampled: known-answer passes as --check-budget allows ({}; --load train: "
+       "{--load=train})",
+       with_defaults(choice(train.coverage, {{"full", Coverage::full}, {"sampled", Coverage::sampled}}),
+                     {{"--load=train", "sampled"}})},
+      {"check-budget", of_burn, "maximum share of the time for checks; sets their interval ({})",
        share(train.check_budget, above_zero, "a share above 0 and up to 100 %, such as 1%")},
-      {"check-every", of_burn, "steps between checks, at least 3 (0: by budget)",
+      {"check-every", of_burn, "steps between checks, at least 3 ({}: by budget)",
        parsed(train.check_every, "N", "0, or a whole number of 3 to 1000000000", parse_period)},
       {"golden", of_burn,
        "golden digests of this software stack: compared, or written if the file does not exist (none)",
@@ -182,13 +222,13 @@ OptionValue corrected_limit(std::optional<CorrectedLimit>& target) {
 Rules safety_rules(Options& o) {
   GuardOptions& guard = o.run.guard;
   return {
-      {"temperature-limit", of_runs, "degrees Celsius: above them a warning, then less load (85)",
+      {"temperature-limit", of_runs, "degrees Celsius: above them a warning, then less load ({})",
        number(guard.temperature_limit_c, "C", "degrees Celsius of 30 to 110", 30, 110)},
-      {"memory-limit", of_runs, "share of GPU or host memory in use above which less memory is filled (95%)",
+      {"memory-limit", of_runs, "share of GPU or host memory in use above which less memory is filled ({})",
        share(guard.memory_limit, 0.1)},
       {.name = "throttle-limit",
        .commands = of_burn,
-       .help = "share of the run in which heat, a power brake or the hardware may throttle clocks (5%)",
+       .help = "share of the run in which heat, a power brake or the hardware may throttle clocks ({})",
        .value = share(guard.throttle_limit, 0),
        .also_told = of_runs},
       {.name = "corrected-limit",
@@ -196,13 +236,167 @@ Rules safety_rules(Options& o) {
        .help = "new corrected ECC errors of a GPU in the run, or per hour; more are degraded (any number)",
        .value = corrected_limit(guard.corrected_limit),
        .also_told = of_runs},
-      {"collective-timeout", of_runs, "time without progress of a rank, in s, m or h (30s)",
+      {"collective-timeout", of_runs, "time without progress of a rank, in s, m or h ({})",
        duration(o.run.watch.collective_timeout_seconds, "a time of 1s to 1h, such as 30s or 2m", 1, 3600)},
-      {"max-restarts", of_runs, "restarts after a communication failure before the run aborts (1; links: 16)",
-       whole(o.run.watch.max_restarts, 0, 1000)},
+      {"max-restarts", of_runs,
+       "restarts after a communication failure before the run aborts ({}; links: {links})",
+       // links: a failed pair costs a restart, and the remaining pairs still have to be measured.
+       with_defaults(whole(o.run.watch.max_restarts, 0, 1000), {{"links", "16"}})},
       {"fail-fast", of_burn, "stop at the first fault", flag(o.burn.fail_fast, true)},
       {"resume", of_burn, "continue the interrupted run of DIR for the rest of its time or steps (none)",
        text(o.burn.resume, "DIR", "the path of a run directory"), Scope::command_line},
+  };
+}
+
+/// Parses one of `names`.
+template <typename T, std::size_t N>
+auto one_of(const std::array<T, N>& names) {
+  return [names](Text text) -> std::optional<T> {
+    for (const T name : names)
+      if (to_string(name) == text) return name;
+    return std::nullopt;
+  };
+}
+
+Rules link_rules(LinksOptions& links) {
+  OptionValue warn_below =
+      parsed(links.warn_below, "RATE", "0, or a rate such as 20Gb/s (bits) or 2.5GB/s (bytes)",
+             [](Text text) { return within(parse_bit_rate(text), 0.0, no_limit); });
+  warn_below.config = [&links] {
+    return in_units(links.warn_below, {{"Gb/s", 1e9}, {"Mb/s", 1e6}, {"Kb/s", 1e3}, {"b/s", 1.0}});
+  };
+  const std::string limits = fmt::format(
+      "a pair that carries less one way is slow ({{}}; host: {{host}}; 0: no such limit); so is "
+      "one below {:.0f} % of its line rate, or {:.0f} % (host memory: {:.0f} %) of the median of "
+      "its like",
+      100 * min_share_of_line_rate, 100 * min_share_of_peers, 100 * min_share_of_peers_in_memory);
+  return {
+      {"size", of_links, "bytes of the largest transfer ({}; host: {host})",
+       with_defaults(size(links.size, "a size of 1KB to 1TB, such as 1GB", 1000, 1'000'000'000'000),
+                     {{"host", "16MB"}})},
+      {"repeats", of_links, "number of measurements; medians are reported ({})",
+       whole(links.repeats, 1, 1000)},
+      {"warn-below", of_links, limits, with_defaults(std::move(warn_below), {{"host", "500Mb/s"}})},
+  };
+}
+
+Rules bench_rules(BenchOptions& bench) {
+  using enum BenchWorkload;
+  using enum BenchMode;
+  constexpr ListLimits sizes = {.least = 1, .most = 32};
+  constexpr std::int64_t one = 1;
+  return {
+      {"ceilings", of_bench,
+       "every part of the load compared with the machine's own limit, measured in turn in this run, "
+       "instead of scaling",
+       flag(bench.ceilings, true)},
+      {"workload", of_bench, "what is measured ({})",
+       list(bench.workloads, "NAME,..", "one or more of mlp, multimodal and voxelize, each once", {},
+            one_of(std::array{mlp, multimodal, voxelize}))},
+      {"mode", of_bench,
+       "on which devices: each alone, or together by peer copies, by NCCL or MPI, sharing one load, or one "
+       "device's batch of mlp ({}; single always)",
+       list(bench.modes, "NAME,..", "one or more of single, p2p, collective, hetero and strong, each once",
+            {}, one_of(std::array{single, p2p, collective, hetero, strong}))},
+      {"points", of_bench, "voxelize: points per device ({}; host: {host})",
+       with_defaults(wholes(bench.points, "N,N,..", "1 to 32 whole numbers of 1 to 1000000000, each once",
+                            sizes, one, std::int64_t{1'000'000'000}),
+                     {{"host", "10000,100000"}})},
+      {"grid", of_bench, "voxelize: voxels along each axis ({}; host: {host})",
+       with_defaults(whole(bench.grid, 1, VoxelGrid::max_dims), {{"host", "64"}})},
+      {"batches", of_bench, "multimodal: samples per device ({}; host: {host})",
+       with_defaults(wholes(bench.batches, "N,N,..", "1 to 32 whole numbers of 1 to 65536, each once", sizes,
+                            one, std::int64_t{65'536}),
+                     {{"host", "1,8"}})},
+      {"streams", of_bench,
+       "where multimodal's streams come into being: on each device, which gets the first one's timeline, or "
+       "all on the first device ({})",
+       choice(bench.streams, {{"own", StreamOrigin::own}, {"first", StreamOrigin::first}})},
+      {"gradient-compression", of_bench,
+       "mlp: also send compressed gradients in mode collective, as bf16 or only the largest SHARE of each "
+       "bucket; the rest is added to the next step's ({})",
+       parsed(bench.compression, "none|bf16|topk:SHARE",
+              "none, bf16, or topk: and a share of 0.00001 to 100 %, as topk:1%", parse_compression)},
+      {"parallel", of_bench,
+       "what the devices divide among them: the batch, as the modes say; of mlp each layer (tensor) or runs "
+       "of "
+       "layers (pipeline); the parts of the work (task); or each of these in turn, and together ({})",
+       choice(bench.parallel, {{"data", Parallel::data},
+                               {"tensor", Parallel::tensor},
+                               {"pipeline", Parallel::pipeline},
+                               {"task", Parallel::task},
+                               {"all", Parallel::all}})},
+      {"micro-batches", of_bench,
+       fmt::format("pipeline: micro-batches per step ({} per stage)", micro_batches_a_stage),
+       whole(bench.micro_batches, 1, 1024)},
+      {"memory", of_bench,
+       "of mlp, for what training keeps on a device from step to step: weights, moments and gradients; a "
+       "mode that needs more is refused (what there is)",
+       size(bench.max_state_bytes, "a size of 1KB to 1024TB, such as 72GB", 1000, 1024'000'000'000'000)},
+      {"trial-time", of_bench,
+       "how long each configuration is measured, after its warm-up ({}; with --ceilings {--ceilings cuda}, "
+       "host: {--ceilings host})",
+       with_defaults(duration(bench.trial_seconds, "a time of 0.01s to 1h, such as 1s", 0.01, 3600),
+                     {{"--ceilings cuda", "2s"}, {"--ceilings host", "0.4s"}})},
+  };
+}
+
+Rules loadtest_rules(LoadTestOptions& loadtest, CommonOptions& common) {
+  return {
+      {"num-epochs", of_loadtest, "epochs of each test ({}; --quick: {--quick})",
+       with_defaults(whole(loadtest.epochs, 1, 1'000'000), {{"--quick", "1"}})},
+      {"num-batches", of_loadtest,
+       "iterations of an epoch ({}; host: {loadtest host}; --quick: {--quick}, host: {--quick host})",
+       with_defaults(whole(loadtest.batches, 1, 1'000'000'000),
+                     {{"loadtest host", "20"}, {"--quick", "50"}, {"--quick host", "10"}})},
+      {"num-workers", of_loadtest,
+       "threads per rank that generate or read images ({}: the device generates them)",
+       whole(loadtest.workers, 0, 256)},
+      {"data", of_loadtest,
+       "a folder of PPM, PNG or JPEG images, a sub-folder a class, to train on (none: they are generated)",
+       text(loadtest.data, "DIR", "the path of a folder")},
+      {"image-size", of_loadtest,
+       "pixels of an image's side ({}; host: {loadtest host}; --quick: {--quick}, host: {--quick host})",
+       with_defaults(whole(loadtest.pixels, 32, 1024),
+                     {{"loadtest host", "64"}, {"--quick", "128"}, {"--quick host", "32"}})},
+      {"mode", of_loadtest,
+       "independent: every device trains by itself on the same data; ddp: on data of its own, gradients are "
+       "summed ({})",
+       choice(loadtest.mode, {{"independent", LoadTestMode::independent}, {"ddp", LoadTestMode::ddp}})},
+      {"quick", of_loadtest, "fewer iterations of smaller images: some minutes at most",
+       flag(loadtest.quick, true)},
+      {"device", of_loadtest, "cuda or cpu: another word for --backend (auto)",
+       choice(common.backend, {{"cuda", Backend::cuda}, {"cpu", Backend::host}}), Scope::config},
+  };
+}
+
+Rules compare_rules(ComparisonOptions& comparison) {
+  // The name may contain '=', the price does not.
+  const auto add_price = [&prices = comparison.prices](Text text) -> std::string {
+    const std::size_t equals = text.rfind('=');
+    const std::string name(text.substr(0, equals));
+    const auto per_hour =
+        equals == Text::npos ? std::nullopt : parse_within(text.substr(equals + 1), above_zero, 1e9);
+    const auto is_twice = [&](const Price& price) { return price.name == name; };
+    if (name.empty() || !per_hour || std::any_of(prices.begin(), prices.end(), is_twice))
+      return "use NAME=X with a price above 0 and up to 1000000000, each NAME once, as H200=2.5";
+    prices.push_back({name, *per_hour});
+    return {};
+  };
+  const auto prices = [&prices = comparison.prices] {
+    Json texts = Json::array();
+    for (const Price& price : prices) texts.push_back(price.name + "=" + digits(price.per_hour));
+    return texts;
+  };
+  return {
+      {"tolerance", of_compare, "tolerated regression of a metric against an earlier file ({})",
+       share(comparison.tolerance, 0), Scope::config},
+      {"price",
+       of_compare,
+       "price per device and hour; NAME: a file's label or a device's, as H200=2.5; repeatable (none)",
+       {"NAME=X", add_price, prices},
+       Scope::config,
+       true},
   };
 }
 
@@ -238,7 +432,7 @@ Rules common_rules(CommonOptions& common, RunOptions& run) {
   const OptionValue answered = {"", [](Text) { return std::string(); }};  // handled before any value
   return {
       {"backend", of_runs | of_devices | of_reproduce,
-       "what computes (auto: cuda, and host only on a machine without NVIDIA GPUs; EGT_BACKEND=host chooses "
+       "what computes ({}: cuda, and host only on a machine without NVIDIA GPUs; EGT_BACKEND=host chooses "
        "that)",
        choice(common.backend,
               {{"auto", Backend::automatic}, {"cuda", Backend::cuda}, {"host", Backend::host}})},
@@ -265,11 +459,14 @@ Rules common_rules(CommonOptions& common, RunOptions& run) {
        Scope::command_line},
       {"print-config", of_all, "print the options in effect as a file for --config, and start nothing",
        flag(common.print_config, true), Scope::command_line},
-      {"seed", of_training | of_loadtest, "all random numbers and patterns follow from it (1)",
+      {"seed", of_training | of_loadtest, "all random numbers and patterns follow from it ({})",
        whole(common.seed, 0, ~std::uint64_t{0})},
-      {"metrics-sample-rate", of_runs, "seconds between samples of the sensors (1.0)",
-       number(common.metrics_sample_rate, "S", "seconds of 0.1 to 3600", 0.1, 3600)},
-      {"progress", of_runs, "how the console shows progress (auto: bar on a terminal)",
+      {"metrics-sample-rate", of_runs,
+       "seconds between samples of the sensors ({}; bench: {bench}; loadtest: {loadtest}, --quick: "
+       "{--quick})",
+       with_defaults(number(common.metrics_sample_rate, "S", "seconds of 0.1 to 3600", 0.1, 3600),
+                     {{"bench", "0.1"}, {"loadtest", "5"}, {"--quick", "1"}})},
+      {"progress", of_runs, "how the console shows progress ({}: bar on a terminal)",
        choice(common.progress, {{"auto", ProgressStyle::automatic},
                                 {"bar", ProgressStyle::bar},
                                 {"lines", ProgressStyle::lines},
@@ -284,7 +481,7 @@ Rules common_rules(CommonOptions& common, RunOptions& run) {
        "rank 0 shows the run while it goes on: a page, /metrics and /healthz at http://127.0.0.1:PORT/; any "
        "other ADDRESS than this host's own needs EGT_SERVE_TOKEN (none)",
        serve(run.serve), Scope::config},
-      {"log-level", of_runs, "log level: trace, debug, info, warning, error or off (info)",
+      {"log-level", of_runs, "log level: trace, debug, info, warning, error or off ({})",
        choice(common.log_level,
               {{"trace", LogLevel::trace},
                {"debug", LogLevel::debug},

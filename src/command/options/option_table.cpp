@@ -4,25 +4,7 @@
 
 #include <algorithm>
 
-#include "command/options/presets.hpp"
-
 namespace egt {
-namespace {
-
-std::string help_lines(std::string_view command) {
-  std::string text = fmt::format("Options of {}, with their defaults in parentheses\n\n", command), group;
-  Options defaults;
-  for (const OptionRule& rule : option_rules(defaults)) {
-    if (!knows(command, rule.commands)) continue;
-    if (group != rule.group) text += fmt::format("{}{}:\n", group.empty() ? "" : "\n", rule.group);
-    group = rule.group;
-    const std::string left = fmt::format("--{} {}", rule.name, rule.value.placeholder);
-    text += fmt::format("  {:<32} {}\n", left, rule.help);
-  }
-  return text + '\n';
-}
-
-}  // namespace
 
 const std::vector<CommandRow>& command_rows() {
   static const std::vector<CommandRow> rows = {
@@ -106,53 +88,6 @@ const OptionRule* find_rule(const std::vector<OptionRule>& rules, std::string_vi
   for (const OptionRule& rule : rules)
     if (rule.name == name && (found == nullptr || knows(command, rule.commands))) found = &rule;
   return found;
-}
-
-std::string help_text(std::string_view command) {
-  const std::string_view known = find_command(command) ? command : "burn";
-  std::string text =
-      "mpirun -np N extreme_gpu_trainer [COMMAND] [options]\n"
-      "Burns in GPU nodes, one device per rank, and proves every result.\n\n"
-      "Commands:\n";
-  for (const CommandRow& row : command_rows())
-    text += fmt::format("  {:<9} {}\n  {:<9} {}\n", row.name, row.help, "", row.example);
-  text += '\n';
-  if (known != "burn" && knows(known, of_load))
-    text += "It has smaller defaults of its own for what loads the devices, and says which.\n\n";
-  text += help_lines(known);
-  if (known == "burn") {
-    text += "Presets (--preset NAME):\n";
-    for (const Preset& preset : presets()) text += fmt::format("  {:<12} {}\n", preset.name, preset.help());
-    text += '\n';
-  }
-  if (knows(known, of_injections)) text += injection_help() + '\n';
-  text +=
-      "COMMAND --help lists another command's options; help man, bash, zsh or fish prints the manual page "
-      "or\n"
-      "the completion of a shell.\n";
-  return text + closing_words();
-}
-
-std::string injection_help() {
-  std::string kinds;
-  std::string behaviour;
-  for (const InjectionRow& row : injection_rows)
-    (row.changes_data() ? kinds : behaviour) += fmt::format(" {}", row.name);
-  return fmt::format(
-      "Injected faults: --inject "
-      "KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T][,layer=L][,peer=P][,ms=M][,lasting=L]\n"
-      "  KIND is one of{}\n"
-      "  or one that leaves data as they are:{}\n"
-      "  mpirun -np 3 extreme_gpu_trainer --steps 200 --inject weight:rank=1,step=20,layer=3,bit=7\n",
-      kinds, behaviour);
-}
-
-std::string closing_words() {
-  return "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024), and need their "
-         "unit.\n"
-         "A time without one is in seconds.\n"
-         "Exit codes: 0 pass, 1 fault, 2 wrong usage, 3 the environment cannot, 4 incomplete, 5 degraded,\n"
-         "6 interrupted. To stop a run cleanly: touch DIR/stop in its run directory, or SIGUSR2 to mpirun.";
 }
 
 }  // namespace egt

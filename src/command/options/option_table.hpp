@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,7 +39,7 @@ enum class Scope {
 struct OptionRule {
   std::string name;   ///< long name, without dashes
   Commands commands;  ///< commands that accept it
-  const char* help;   ///< includes the default
+  std::string help;   ///< {} is the value that the options start with, {WHEN} the default of that row
   OptionValue value;
   Scope scope = Scope::result;
   bool repeatable = false;
@@ -63,8 +64,8 @@ const OptionRule* find_rule(const std::vector<OptionRule>& rules, std::string_vi
 
 /// Help on the options of one command. An empty `command` selects those of burn.
 std::string help_text(std::string_view command);
-/// Sections of the help: the values of --inject; general rules for values, exit codes and stopping.
-std::string injection_help();
-std::string closing_words();
+/// Manual page and shell completions for packages. `what`: "man" for the manual page in roff; "bash", "zsh"
+/// or "fish" for that shell's completion. Has no final newline. Empty for other values.
+std::optional<std::string> manual_text(std::string_view what, std::string_view version);
 
 }  // namespace egt

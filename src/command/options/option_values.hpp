@@ -32,6 +32,14 @@ using Text = std::string_view;  ///< text of an option's value
 constexpr double no_limit = std::numeric_limits<double>::infinity();
 constexpr double above_zero = std::numeric_limits<double>::min();
 
+/// A default that replaces the value that the options start with.
+struct Default {
+  /// Words that must all apply: a command, "host" or "cuda", "--quick", "--ceilings" or "scaling" of bench,
+  /// "--load=train". The last default that applies is used.
+  std::string when;
+  std::string text;  ///< as the user would write it
+};
+
 /// The value of one option, bound to a field of an Options object, which must outlive it.
 struct OptionValue {
   std::string placeholder;  ///< value in the help; empty: a flag
@@ -39,7 +47,23 @@ struct OptionValue {
   std::function<std::string(std::string_view text)> set;
   std::function<Json()> json = {};    ///< the value in the result
   std::function<Json()> config = {};  ///< the value in a config file; unset: as in the result
+  std::vector<Default> defaults = {};
+
+  Json to_config() const { return config ? config() : json(); }
+  /// The elements of the value for a config file, or the value itself; empty for null.
+  std::vector<std::string> texts() const {
+    std::vector<std::string> texts;
+    const Json value = to_config();
+    for (const Json& one : value.is_array() || value.is_null() ? value : Json::array({value}))
+      texts.push_back(one.is_string() ? one.get<std::string>() : one.dump());
+    return texts;
+  }
 };
+
+inline OptionValue with_defaults(OptionValue value, std::vector<Default> defaults) {
+  value.defaults = std::move(defaults);
+  return value;
+}
 
 inline std::string digits(std::uint64_t value) {
   return std::to_string(value);

@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "command/options/manual.hpp"
 #include "command/options/option_table.hpp"
 #include "command/options/presets.hpp"
 #include "egt/core/text.hpp"

@@ -85,7 +85,8 @@ struct Options {
   ResumePoint resumed;                       ///< `part` 0: a new run. Not set by the command line
   std::vector<std::string> arguments;        ///< as typed, without the program name
   std::map<std::string, std::string> given;  ///< long name without dashes to value, including the config file
-  std::vector<std::string> host_defaults;    ///< set by apply_host_defaults: "--batch 128"
+  std::vector<std::string> host_defaults;    ///< set by apply_defaults: "--batch 128"
+  std::string command_defaults;              ///< set by apply_defaults: " --batch 16 --memory 48MB"
 };
 
 /// `version` is the text of --version. Errors are invalid_argument in one line with the option, its value and
@@ -102,23 +103,13 @@ Result<Options> resumed_options(const Options& asked, const std::vector<std::str
 Status check_injections(const std::vector<Injection>& injections, int ranks,
                         bool one_rank_has_two_states = false);
 
-/// Option names with values as the user would write them.
-using Defaults = std::vector<std::pair<const char*, const char*>>;
-
-/// The built-in defaults of `command` on a backend; an empty command returns those common to all. Each one is
-/// the value of an existing option.
-Defaults built_in_defaults(std::string_view command, Backend backend);
-
-/// Applies the command's defaults to options that the user did not set. Returns those applied: " --batch 16
-/// --memory 48MB".
-std::string apply_command_defaults(Options& options, Backend backend);
+/// Applies the defaults of the command and the backend to options that the user did not set. Those of the
+/// command's options are stored: in `host_defaults` the smaller ones of the host for any command, in
+/// `command_defaults` those of this command.
+void apply_defaults(Options& options, Backend backend);
 
 /// Applies --load to options that the user did not set. They count as given afterwards.
 void apply_load(Options& options);
-
-/// Applies the smaller defaults of the host backend to options that the user did not set. Those of the
-/// command's options are stored in `host_defaults`.
-void apply_host_defaults(Options& options);
 
 /// Every effective value by long name, for the result and for comparing ranks. Equal dumps mean equal
 /// options.

@@ -4,14 +4,64 @@
 
 #include <fmt/format.h>
 
-#include "command/options/choices.hpp"
 #include "egt/core/units.hpp"
 #include "egt/ranks/agreement.hpp"
+#include "model/pass_gemms.hpp"
 #include "session/resumed_run.hpp"
 #include "workload/train/golden_digests.hpp"
 #include "workload/train/train_workload.hpp"
 
 namespace egt {
+namespace {
+
+Result<BatchShare> choose_batch(const BurnOptions& burn, const RankPlace& place) {
+  const std::int64_t global = burn.global_batch.value_or(burn.train.batch * place.size);
+  if (global < place.size)
+    return Status(
+        StatusCode::invalid_argument,
+        fmt::format("--global-batch {}: use at least one sample a rank, {} here", global, place.size));
+  return share_batch(global, place.rank, place.size);
+}
+
+/// The parts of the main job for the options of `burn`. unsupported: the precision; invalid_argument: the
+/// batch.
+Result<BurnParts> choose_parts(const Options& options, const Device& device, const RankPlace& place) {
+  const BurnOptions& burn = options.burn;
+  BurnParts parts;
+  parts.train = burn.train;
+  parts.collective = burn.collective;
+  parts.memory = burn.memory;
+  parts.memory.limit = options.run.guard.memory_limit;
+  parts.file = burn.file;
+  EGT_TRY_ASSIGN(parts.train.precisions, choose_precisions(burn.precision, device));
+  EGT_TRY_ASSIGN(parts.batch, choose_batch(burn, place));
+  // selftest also injects faults into fp8 training, unlike burn, which has fp8 only in memory-resident GEMMs.
+  const bool has_fp8 = supports_training(device, Precision::fp8).yes() &&
+                       mlp::check_fp8_shapes(burn.train.layers, parts.batch.local).ok();
+  if (options.command == "selftest" && burn.precision == "cycle" && has_fp8)
+    parts.train.precisions.push_back(Precision::fp8);
+  return parts;
+}
+
+/// Max samples per step of each rank: as many as fit into a tenth of its free memory, but at least an even
+/// share and at most four times an even share. Collective.
+Result<std::vector<std::int64_t>> choose_most_samples(const BurnParts& parts, const Device& device,
+                                                      Control& control) {
+  constexpr std::int64_t max_times = 4;
+  constexpr double share_of_free = 0.1;
+  std::int64_t own = parts.batch.local;
+  if (const auto memory = device.memory(); memory.ok()) {
+    const auto bytes = static_cast<double>(bytes_per_sample(parts.train.layers, parts.train.precisions));
+    const double fit = share_of_free * static_cast<double>(memory.value().free_bytes) / bytes;
+    own = std::max(own, std::min(max_times * own, static_cast<std::int64_t>(fit)));
+  }
+  EGT_TRY_ASSIGN(const auto texts, all_gather(control, std::to_string(own)));
+  std::vector<std::int64_t> most;
+  for (const std::string& text : texts) most.push_back(std::stoll(text));
+  return most;
+}
+
+}  // namespace
 
 Status MainJob::choose(const Options& options, const Platform& platform, Control& control) {
   place_ = control.place();

@@ -12,7 +12,6 @@
 #include <random>
 #include <system_error>
 
-#include "command/options/choices.hpp"
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/process_limits.hpp"
@@ -196,11 +195,9 @@ Result<std::unique_ptr<Communicator>> Run::connect() {
 }
 
 Status Run::choose_options(const BackendChoice& choice) {
-  if (choice.backend == Backend::host) {
-    apply_host_defaults(options_);
-    if (control_.place().local_rank == 0)  // other ranks of the node have the same reason
-      records_.notice(fmt::format("host backend: {}", choice.why));
-  }
+  apply_defaults(options_, choice.backend);
+  if (choice.backend == Backend::host && control_.place().local_rank == 0)  // others have the same reason
+    records_.notice(fmt::format("host backend: {}", choice.why));
   if (is_root() && options_.run.serve) {
     EGT_TRY(check_live_server());
     EGT_TRY(check_serve_token(*options_.run.serve));

@@ -41,7 +41,7 @@ namespace egt {
 class RunPurpose {
  public:
   virtual ~RunPurpose() = default;
-  /// Applies the command's defaults to `options`, after those of the host. An error rejects the run.
+  /// Adapts `options`, which have the defaults of the command and the backend. An error rejects the run.
   /// Afterwards `options.run.injections` contains the injections of all ranks.
   virtual Status refine(Options& options, Backend backend, const RankPlace& place) = 0;
 

@@ -95,12 +95,12 @@ TEST(LoadTestOptions, HelpTellsANameOfTwoCommandsOnce) {
 
 TEST(LoadTestOptions, DefaultsOfADeviceAndOfTheHost) {
   Options options = good({"loadtest"});
-  EXPECT_EQ(apply_command_defaults(options, Backend::cuda), " --precision tf32 --metrics-sample-rate 5");
+  apply_defaults(options, Backend::cuda);
+  EXPECT_EQ(options.command_defaults, " --precision tf32 --metrics-sample-rate 5");
   EXPECT_EQ(options.loadtest.batches, 200);
   Options host = good({"loadtest", "--image-size", "48"});
-  apply_host_defaults(host);
-  EXPECT_EQ(apply_command_defaults(host, Backend::host),
-            " --precision fp32 --num-batches 20 --metrics-sample-rate 5");
+  apply_defaults(host, Backend::host);
+  EXPECT_EQ(host.command_defaults, " --precision fp32 --num-batches 20 --metrics-sample-rate 5");
   EXPECT_EQ(host.loadtest.batches, 20);
   EXPECT_EQ(host.loadtest.pixels, 48) << "what the user gave stays";
   EXPECT_TRUE(host.host_defaults.empty()) << "there is none left for it";
@@ -108,13 +108,15 @@ TEST(LoadTestOptions, DefaultsOfADeviceAndOfTheHost) {
 
 TEST(LoadTestOptions, AQuickOneHasSmallerDefaults) {
   Options options = good({"loadtest", "--quick"});
-  EXPECT_EQ(apply_command_defaults(options, Backend::cuda),
+  apply_defaults(options, Backend::cuda);
+  EXPECT_EQ(options.command_defaults,
             " --precision tf32 --num-epochs 1 --num-batches 50 --image-size 128 --metrics-sample-rate 1");
   EXPECT_EQ(options.loadtest.epochs, 1);
   EXPECT_EQ(options.loadtest.batches, 50);
   EXPECT_EQ(options.loadtest.pixels, 128);
   Options host = good({"loadtest", "--quick", "--num-epochs", "2"});
-  EXPECT_EQ(apply_command_defaults(host, Backend::host),
+  apply_defaults(host, Backend::host);
+  EXPECT_EQ(host.command_defaults,
             " --precision fp32 --num-batches 10 --image-size 32 --metrics-sample-rate 1");
   EXPECT_EQ(host.loadtest.epochs, 2);
 }

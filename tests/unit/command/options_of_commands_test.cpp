@@ -97,13 +97,13 @@ TEST(Options, CeilingsAreBenchsOtherHalf) {
 
 TEST(Options, CeilingsHaveDefaultsOfTheirOwn) {
   Options given = good({"bench", "--ceilings", "--io-size", "1MB"});
-  EXPECT_EQ(apply_command_defaults(given, Backend::cuda),
-            " --batch 8192 --trial-time 2s --metrics-sample-rate 0.1");
+  apply_defaults(given, Backend::cuda);
+  EXPECT_EQ(given.command_defaults, " --batch 8192 --trial-time 2s --metrics-sample-rate 0.1");
   EXPECT_EQ(given.burn.file.size, 1'000'000u);
   EXPECT_EQ(given.burn.precision, "cycle") << "each that the device has";
   EXPECT_EQ(given.burn.train.extreme_iterations, 200);
   Options host = good({"bench", "--ceilings"});
-  apply_host_defaults(host);
+  apply_defaults(host, Backend::host);
   for (const std::string& one : host.host_defaults)
     EXPECT_EQ(one.find("--points"), std::string::npos) << "they have no meaning here";
 }
@@ -214,7 +214,7 @@ TEST(Options, LinksHasOptionsOfItsOwn) {
 
 TEST(Options, HostDefaultsOfLinksAreItsOwn) {
   Options options = good({"links", "--warn-below", "3Gb/s"});
-  apply_host_defaults(options);
+  apply_defaults(options, Backend::host);
   EXPECT_EQ(options.links.size, 16'000'000u);
   EXPECT_EQ(options.links.warn_below, 3e9);
   EXPECT_EQ(options.host_defaults, std::vector<std::string>{"--size 16MB"});

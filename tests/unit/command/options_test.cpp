@@ -2,10 +2,12 @@
 
 #include <ostream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "command/options/option_table.hpp"
@@ -94,16 +96,16 @@ TEST(Options, EveryBurnOptionReachesItsPlace) {
 
 TEST(Options, TheNetworkAloneIsALoadWithoutTheOtherParts) {
   Options train = good({"--load", "train"});
-  apply_host_defaults(train);
+  apply_defaults(train, Backend::host);
   EXPECT_EQ(train.burn.train.extreme_iterations, 0) << "also where the host has a default of its own";
   EXPECT_TRUE(train.burn.memory.fill.is_zero());
   EXPECT_FALSE(train.burn.file.enabled);
   Options some = good({"--load", "train", "--memory", "64MB", "--extreme-iterations", "7"});
-  apply_host_defaults(some);
+  apply_defaults(some, Backend::host);
   EXPECT_EQ(some.burn.memory.fill.bytes, 64'000'000u) << "what is asked for stays";
   EXPECT_EQ(some.burn.train.extreme_iterations, 7);
   Options mix = good({"--load", "mix"});
-  apply_host_defaults(mix);
+  apply_defaults(mix, Backend::host);
   EXPECT_GT(mix.burn.train.extreme_iterations, 0);
   EXPECT_FALSE(mix.burn.memory.fill.is_zero());
   EXPECT_TRUE(mix.burn.file.enabled);
@@ -245,7 +247,7 @@ TEST(Options, ChecksComeByBudgetOrByStepsNotBoth) {
 
 TEST(Options, HostDefaultsLeaveWhatTheUserGave) {
   Options options = good({"--batch", "5", "--memory", "1MB"});
-  apply_host_defaults(options);
+  apply_defaults(options, Backend::host);
   EXPECT_EQ(options.burn.train.batch, 5);
   EXPECT_EQ(options.burn.memory.fill.bytes, 1'000'000u);
   EXPECT_EQ(options.burn.train.layers.front(), 256);
@@ -257,28 +259,37 @@ TEST(Options, HostDefaultsLeaveWhatTheUserGave) {
   EXPECT_EQ(options.host_defaults.size(), 5u);
 }
 
-TEST(Options, EveryBuiltInDefaultIsTakenByItsOption) {
-  std::vector<std::string> commands = {"", "bench --ceilings", "loadtest --quick"};
-  for (const CommandRow& row : command_rows()) commands.emplace_back(row.name);
-  std::set<std::pair<std::string, Backend>> found;
-  for (const std::string& command : commands)
-    for (const Backend backend : {Backend::cuda, Backend::host}) {
-      Options options;
-      const auto rules = option_rules(options);
-      for (const auto& [name, text] : built_in_defaults(command, backend)) {
-        const OptionRule* rule = find_rule(rules, name, command.substr(0, command.find(' ')));
-        ASSERT_NE(rule, nullptr) << command << " --" << name;
-        EXPECT_EQ(rule->value.set(text), "") << command << " --" << name << " " << text;
-        found.emplace(command, backend);
-      }
+TEST(Options, EveryDefaultIsTakenByItsOption) {
+  std::set<std::string> words = {"host", "cuda", "scaling", "--ceilings", "--quick", "--load=train"};
+  for (const CommandRow& row : command_rows()) words.emplace(row.name);
+  Options options;
+  int found = 0;
+  for (const OptionRule& rule : option_rules(options))
+    for (const Default& one : rule.value.defaults) {
+      EXPECT_EQ(rule.value.set(one.text), "") << "--" << rule.name << " " << one.text;
+      std::istringstream when(one.when);
+      for (std::string word; when >> word;) EXPECT_TRUE(words.contains(word)) << rule.name << ": " << word;
+      ++found;
     }
-  // Host presets; bench, its ceilings, links, loadtest, its quick variant, selftest, verify: both backends.
-  EXPECT_EQ(found.size(), 15u);
+  EXPECT_GT(found, 50);
+}
+
+TEST(Options, HelpHasTheDefaultThatIsUsed) {
+  for (const CommandRow& row : command_rows())
+    EXPECT_EQ(help_text(row.name).find_first_of("{}"), std::string::npos)
+        << "a default of no row: " << row.name;
+  const std::string help = help_text("bench");
+  Options options = good({"bench"});
+  apply_defaults(options, Backend::cuda);
+  EXPECT_NE(help.find(fmt::format("(1024; bench: {}; host: 128)", options.burn.train.batch)),
+            std::string::npos);
+  EXPECT_NE(help.find(fmt::format("(1; bench: {};", options.common.metrics_sample_rate)), std::string::npos);
 }
 
 TEST(Options, CommandDefaultsOnADeviceLeaveWhatTheUserGave) {
   Options verify = good({"verify", "--io-size", "8KiB"});
-  EXPECT_EQ(apply_command_defaults(verify, Backend::cuda),
+  apply_defaults(verify, Backend::cuda);
+  EXPECT_EQ(verify.command_defaults,
             " --duration 20s --layers 4096,4096,2048,1024,512 --extreme-iterations 20 --memory 10%");
   EXPECT_EQ(verify.burn.duration_seconds, 20.0);
   EXPECT_EQ(verify.burn.train.layers, (std::vector<std::int64_t>{4096, 4096, 2048, 1024, 512}));
@@ -286,22 +297,24 @@ TEST(Options, CommandDefaultsOnADeviceLeaveWhatTheUserGave) {
   EXPECT_EQ(verify.burn.memory.fill.share, 0.1);
   EXPECT_EQ(verify.burn.file.size, 8192u);
   Options selftest = good({"selftest"});
-  EXPECT_EQ(apply_command_defaults(selftest, Backend::cuda),
+  apply_defaults(selftest, Backend::cuda);
+  EXPECT_EQ(selftest.command_defaults,
             " --extreme-iterations 8 --memory 12GB --buffer-iterations 10 --io-size 4MB");
   EXPECT_EQ(selftest.burn.memory.fill.bytes, 12'000'000'000u);
   EXPECT_EQ(selftest.burn.file.size, 4'000'000u);
   Options bench = good({"bench"});
-  EXPECT_EQ(apply_command_defaults(bench, Backend::cuda),
-            " --precision tf32 --extreme-iterations 0 --batch 8192 --metrics-sample-rate 0.1");
+  apply_defaults(bench, Backend::cuda);
+  EXPECT_EQ(bench.command_defaults,
+            " --batch 8192 --precision tf32 --extreme-iterations 0 --metrics-sample-rate 0.1");
   EXPECT_EQ(bench.burn.train.batch, 8192);
   EXPECT_EQ(bench.common.metrics_sample_rate, 0.1);
 }
 
 TEST(Options, CommandDefaultsReplaceThoseOfTheHost) {
   Options options = good({"selftest"});
-  apply_host_defaults(options);
+  apply_defaults(options, Backend::host);
   EXPECT_EQ(
-      apply_command_defaults(options, Backend::host),
+      options.command_defaults,
       " --layers 128,256,192,128,64,32,16 --batch 16 --memory 48MB --buffer-iterations 1 --io-size 4MB");
   EXPECT_EQ(options.host_defaults, std::vector<std::string>{"--extreme-iterations 2"});
   EXPECT_EQ(options.burn.memory.fill.bytes, 48'000'000u);

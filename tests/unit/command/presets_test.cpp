@@ -79,7 +79,7 @@ TEST(Presets, AreWeakerThanAConfigFileAndThatThanTheCommandLine) {
 
 TEST(Presets, CountAsGivenWhereTheHostHasDefaults) {
   Options options = good({"--preset", "quick"});
-  apply_host_defaults(options);
+  apply_defaults(options, Backend::host);
   EXPECT_EQ(options.burn.file.size, 64'000'000u);
   for (const std::string& one : options.host_defaults) EXPECT_EQ(one.find("--io-"), std::string::npos) << one;
   EXPECT_EQ(options.burn.memory.fill.bytes, 256'000'000u) << "which the preset leaves to the device";
@@ -125,8 +125,7 @@ std::string printed(Words arguments) {
 }
 
 Json on(Options options, Backend backend) {
-  if (backend == Backend::host) apply_host_defaults(options);
-  apply_command_defaults(options, backend);
+  apply_defaults(options, backend);
   return effective_options(options);
 }
 

@@ -1,8 +1,9 @@
-#include "command/options/manual.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "command/options/option_table.hpp"
@@ -12,6 +13,24 @@ namespace egt {
 namespace {
 
 using Rules = std::vector<OptionRule>;
+
+/// The default that the options start with, as the user would write it.
+std::string first_default(const OptionValue& value) {
+  const Json json = value.to_config();
+  return json.is_number_float() ? digits(json.get<double>())
+                                : fmt::format("{}", fmt::join(value.texts(), ","));
+}
+
+/// The help with the defaults in it. The rule is bound to options with the values that they start with.
+std::string help_of(const OptionRule& rule) {
+  std::string help = rule.help;
+  const auto put = [&help](const std::string& name, const std::string& text) {
+    if (const std::size_t at = help.find(name); at != std::string::npos) help.replace(at, name.size(), text);
+  };
+  if (help.find("{}") != std::string::npos) put("{}", first_default(rule.value));
+  for (const Default& one : rule.value.defaults) put(fmt::format("{{{}}}", one.when), one.text);
+  return help;
+}
 
 Rules rules_of(const CommandRow& command, const Rules& all) {
   Rules rules;
@@ -52,6 +71,41 @@ std::vector<std::string_view> command_names() {
   return names;
 }
 
+std::string injection_help() {
+  std::string kinds;
+  std::string behaviour;
+  for (const InjectionRow& row : injection_rows)
+    (row.changes_data() ? kinds : behaviour) += fmt::format(" {}", row.name);
+  return fmt::format(
+      "Injected faults: --inject "
+      "KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T][,layer=L][,peer=P][,ms=M][,lasting=L]\n"
+      "  KIND is one of{}\n"
+      "  or one that leaves data as they are:{}\n"
+      "  mpirun -np 3 extreme_gpu_trainer --steps 200 --inject weight:rank=1,step=20,layer=3,bit=7\n",
+      kinds, behaviour);
+}
+
+std::string closing_words() {
+  return "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024), and need their "
+         "unit.\n"
+         "A time without one is in seconds.\n"
+         "Exit codes: 0 pass, 1 fault, 2 wrong usage, 3 the environment cannot, 4 incomplete, 5 degraded,\n"
+         "6 interrupted. To stop a run cleanly: touch DIR/stop in its run directory, or SIGUSR2 to mpirun.";
+}
+
+std::string help_lines(std::string_view command) {
+  std::string text = fmt::format("Options of {}, with their defaults in parentheses\n\n", command), group;
+  Options defaults;
+  for (const OptionRule& rule : option_rules(defaults)) {
+    if (!knows(command, rule.commands)) continue;
+    if (group != rule.group) text += fmt::format("{}{}:\n", group.empty() ? "" : "\n", rule.group);
+    group = rule.group;
+    const std::string left = fmt::format("--{} {}", rule.name, rule.value.placeholder);
+    text += fmt::format("  {:<32} {}\n", left, help_of(rule));
+  }
+  return text + '\n';
+}
+
 // Manual page
 
 /// Escapes text for roff.
@@ -72,7 +126,7 @@ std::string roff_options(const Rules& rules) {
     const std::string letter = *rule.letter ? fmt::format("\\fB{}\\fR, ", roff(rule.letter).substr(2)) : "";
     const std::string value =
         rule.value.placeholder.empty() ? "" : fmt::format(" \\fI{}\\fR", roff(rule.value.placeholder));
-    text += fmt::format(".TP\n{}{}{}\n{}\n", letter, name, value, roff(rule.help));
+    text += fmt::format(".TP\n{}{}{}\n{}\n", letter, name, value, roff(help_of(rule)));
   }
   return text;
 }
@@ -186,7 +240,7 @@ std::string fish_completion() {
           : takes_path(rule) ? " -r -F"
                              : " -x";
       line(row.name == "burn" ? fmt::format("{}; or {}", first, here) : here,
-           fmt::format("-l {} -d {}{}", rule.name, quoted(rule.help), value));
+           fmt::format("-l {} -d {}{}", rule.name, quoted(help_of(rule)), value));
     }
   }
   text.pop_back();
@@ -194,6 +248,31 @@ std::string fish_completion() {
 }
 
 }  // namespace
+
+std::string help_text(std::string_view command) {
+  const std::string_view known = find_command(command) ? command : "burn";
+  std::string text =
+      "mpirun -np N extreme_gpu_trainer [COMMAND] [options]\n"
+      "Burns in GPU nodes, one device per rank, and proves every result.\n\n"
+      "Commands:\n";
+  for (const CommandRow& row : command_rows())
+    text += fmt::format("  {:<9} {}\n  {:<9} {}\n", row.name, row.help, "", row.example);
+  text += '\n';
+  if (known != "burn" && knows(known, of_load))
+    text += "It has smaller defaults of its own for what loads the devices, and says which.\n\n";
+  text += help_lines(known);
+  if (known == "burn") {
+    text += "Presets (--preset NAME):\n";
+    for (const Preset& preset : presets()) text += fmt::format("  {:<12} {}\n", preset.name, preset.help());
+    text += '\n';
+  }
+  if (knows(known, of_injections)) text += injection_help() + '\n';
+  text +=
+      "COMMAND --help lists another command's options; help man, bash, zsh or fish prints the manual page "
+      "or\n"
+      "the completion of a shell.\n";
+  return text + closing_words();
+}
 
 std::optional<std::string> manual_text(std::string_view what, std::string_view version) {
   if (what == "man") return manual_page(version);
