@@ -1,12 +1,16 @@
 #include "report/compare/comparison.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -29,6 +33,22 @@ constexpr std::size_t max_told = 8;  // reasons of one kind
 
 Status no_result(std::string why) {
   return {StatusCode::invalid_argument, std::move(why)};
+}
+
+/// Speed-up of `value` over `base`; empty if it would divide by zero or is not finite.
+std::optional<double> times_better(std::optional<double> value, std::optional<double> base, Better better) {
+  if (better == Better::lower) std::swap(value, base);
+  if (!value || !base || *base <= 0) return std::nullopt;
+  const double times = *value / *base;
+  return std::isfinite(times) ? std::optional(times) : std::nullopt;
+}
+
+/// Empty if there are no values.
+std::optional<double> geometric_mean(const std::vector<double>& values) {
+  if (values.empty()) return std::nullopt;
+  double logs = 0;
+  for (const double value : values) logs += std::log(value);
+  return std::exp(logs / static_cast<double>(values.size()));
 }
 
 /// Whether `a` is a better baseline than `b`.
@@ -315,21 +335,269 @@ void conclude(Comparison& comparison) {
              : "nothing was compared: name results of the same tests, of two runs or more");
 }
 
+/// Workloads of `bench` in column order, with the representative size of each.
+struct KnownWorkload {
+  std::string_view name;
+  double size;
+};
+constexpr KnownWorkload known_workloads[] = {{"multimodal", 32}, {"voxelize", 1'000'000}, {"mlp", 8192}};
+
+std::size_t workload_order(std::string_view workload) {
+  const auto is_it = [&](const KnownWorkload& known) { return known.name == workload; };
+  return static_cast<std::size_t>(
+      std::find_if(std::begin(known_workloads), std::end(known_workloads), is_it) -
+      std::begin(known_workloads));
+}
+
+double size_that_stands_for(std::string_view workload) {
+  const std::size_t known = workload_order(workload);
+  return known < std::size(known_workloads) ? known_workloads[known].size : 0;
+}
+
+/// For each workload, the size that most configurations ran. Among several: the known size, else the max.
+std::vector<Scaling::Column> columns_of(const std::vector<ComparedTest>& tests) {
+  using Choice = std::tuple<std::ptrdiff_t, bool, double>;
+  std::map<std::pair<std::size_t, std::string>, std::pair<Choice, Scaling::Column>> chosen;
+  for (std::size_t i = 0; i < tests.size(); ++i) {
+    const ComparedTest& test = tests[i];
+    const auto ran = std::count_if(test.values.begin(), test.values.end(), [](const ComparedFigure& value) {
+      return value.ms_per_batch.has_value();
+    });
+    if (test.workload.empty() || !test.size || ran == 0) continue;
+    const Choice choice(ran, *test.size == size_that_stands_for(test.workload), *test.size);
+    auto& best = chosen[{workload_order(test.workload), test.workload}];
+    if (choice > best.first) best = {choice, {test.workload, i}};
+  }
+  std::vector<Scaling::Column> columns;
+  for (const auto& [key, best] : chosen) columns.push_back(best.second);
+  return columns;
+}
+
+std::set<std::string> distinct_models(const Configuration& configuration) {
+  return {configuration.models.begin(), configuration.models.end()};
+}
+
+/// The result of a single device, from the first file that has it.
+std::optional<double> alone(const ComparedTest& test, const std::string& model) {
+  for (const ComparedFigure& value : test.values) {
+    const Configuration& configuration = value.configuration;
+    if (configuration.devices == 1 && configuration.models.front() == model && value.value)
+      return value.value;
+  }
+  return std::nullopt;
+}
+
+/// Baseline of a configuration's speed-up: the mean of the results that devices of its models have alone. If
+/// a model was not measured alone, the result of the smallest configuration with the same models.
+std::optional<double> base_of(const ComparedTest& test, const Configuration& configuration) {
+  double sum = 0;
+  std::size_t reported = 0;
+  for (const std::string& model : configuration.models)
+    if (const auto one = alone(test, model)) {
+      sum += *one;
+      ++reported;
+    }
+  if (reported == configuration.models.size()) return sum / static_cast<double>(reported);
+  const ComparedFigure* fewest = nullptr;
+  for (const ComparedFigure& value : test.values)
+    if (distinct_models(value.configuration) == distinct_models(configuration) &&
+        (!fewest || value.configuration < fewest->configuration))
+      fewest = &value;
+  return fewest ? fewest->value : std::nullopt;
+}
+
+/// Adds the row's value in one column, if it ran there.
+void fill(Scaling::Row& row, const ComparedTest& test, std::vector<double>& speedups) {
+  row.ms.emplace_back();
+  for (const ComparedFigure& value : test.values) {
+    if (value.file != row.file || value.configuration != row.configuration) continue;
+    row.ms.back() = value.ms_per_batch;
+    const auto base = base_of(test, row.configuration);
+    // The step time is unsuitable, since more devices do more work per step.
+    if (test.better == Better::higher)
+      if (const auto speedup = times_better(value.value, base, test.better)) speedups.push_back(*speedup);
+  }
+}
+
+/// One row per file and configuration, grouped by device kind in order of first appearance. Strong scaling,
+/// where devices share one batch, has no row, since the other rows have one batch per device.
+std::vector<Scaling::Row> empty_rows(const std::vector<ComparedTest>& tests,
+                                     const std::vector<Scaling::Column>& columns) {
+  std::map<std::set<std::string>, std::size_t> kinds;
+  std::set<std::tuple<std::size_t, Configuration, std::size_t>> keys;
+  for (const Scaling::Column& column : columns)
+    for (const ComparedFigure& value : tests[column.test].values) {
+      const Configuration& configuration = value.configuration;
+      if (configuration.mode == "strong") continue;
+      const auto kind = kinds.try_emplace(distinct_models(configuration), kinds.size()).first->second;
+      keys.emplace(kind, configuration, value.file);
+    }
+  std::vector<Scaling::Row> rows;
+  for (const auto& [kind, configuration, file] : keys) {
+    Scaling::Row& row = rows.emplace_back();
+    row.file = file;
+    row.configuration = configuration;
+  }
+  return rows;
+}
+
+/// The `bench` table, from the tests of all files.
+Scaling scaling_of(const std::vector<ComparedTest>& tests) {
+  Scaling scaling;
+  scaling.columns = columns_of(tests);
+  scaling.rows = empty_rows(tests, scaling.columns);
+  for (Scaling::Row& row : scaling.rows) {
+    std::vector<double> speedups;
+    for (const Scaling::Column& column : scaling.columns) fill(row, tests[column.test], speedups);
+    row.speedup = geometric_mean(speedups);
+    row.counted = speedups.size();
+  }
+  return scaling;
+}
+
+bool is_part_of_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0;
+}
+
+std::string lowered(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+/// "H100" matches "NVIDIA H100 PCIe"; "A10" does not match "NVIDIA A100". Case-insensitive.
+bool names_device(const std::string& part, const std::string& model) {
+  const std::string name = lowered(part), whole = lowered(model);
+  for (std::size_t at = whole.find(name); at != std::string::npos; at = whole.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    const bool starts = at == 0 || !is_part_of_word(whole[at - 1]);
+    if (starts && (end == whole.size() || !is_part_of_word(whole[end]))) return true;
+  }
+  return false;
+}
+
+/// Price of one device. A price for the file precedes one for the device; among these the longest name is
+/// used.
+std::optional<double> price_of(const std::string& label, const std::string& model,
+                               const std::vector<Price>& prices) {
+  const Price* best = nullptr;
+  for (const Price& price : prices) {
+    if (price.name == label) return price.per_hour;
+    if (names_device(price.name, model) && (!best || price.name.size() > best->name.size())) best = &price;
+  }
+  return best ? std::optional(best->per_hour) : std::nullopt;
+}
+
+std::optional<double> price_of(const std::string& label, const Configuration& configuration,
+                               const std::vector<Price>& prices) {
+  double sum = 0;
+  for (const std::string& model : configuration.models) {
+    const auto one = price_of(label, model, prices);
+    if (!one) return std::nullopt;
+    sum += *one;
+  }
+  return sum;
+}
+
+/// Mean power of all ranks together from their energy counters, or from averaged samples without a counter.
+/// Empty if a rank has neither.
+std::optional<double> telemetry_power(const Json& result) {
+  double sum = 0;
+  const Json& ranks = member(result, "telemetry");
+  if (!ranks.is_object() || ranks.empty()) return std::nullopt;
+  for (const Json& rank : ranks) {
+    auto power = value_at<double>(rank, "power_w_mean");
+    if (!power || *power <= 0) power = value_at<double>(member(rank, "power_w"), "avg");
+    if (!power || *power <= 0) return std::nullopt;
+    sum += *power;
+  }
+  return sum;
+}
+
+/// One file's test data for one configuration.
+struct Found {
+  bool has_figure = false;
+  std::map<std::string, std::vector<double>> speedups;  ///< by test, relative to the first file
+  std::vector<double> powers;                           ///< watts, of tests that report power
+};
+using FoundByFile = std::map<std::pair<std::size_t, Configuration>, Found>;
+
+/// A test counts once, however many metrics it has, and only relative to the first file.
+FoundByFile found_in(const Comparison& comparison) {
+  FoundByFile all;
+  const std::vector<std::size_t> used = comparison.used();
+  for (const ComparedTest& test : comparison.tests)
+    for (const ComparedFigure& value : test.values) {
+      Found& found = all[{value.file, value.configuration}];
+      found.has_figure = found.has_figure || !test.figure.empty();
+      if (value.power_w.value_or(0) > 0) found.powers.push_back(*value.power_w);
+      if (test.baseline().file == used.front() && value.speedup && value.success)
+        found.speedups[test.test].push_back(*value.speedup);
+    }
+  return all;
+}
+
+/// Mean of the tests' power. If none has a value: the run's mean power, if the run had only these devices.
+std::optional<double> power_of(const std::vector<double>& powers, const Json& result, std::int64_t devices) {
+  const double sum = std::accumulate(powers.begin(), powers.end(), 0.0);
+  if (!powers.empty() && std::isfinite(sum)) return sum / static_cast<double>(powers.size());
+  const bool all = device_models(result).size() == static_cast<std::size_t>(devices);
+  return all ? telemetry_power(result) : std::nullopt;
+}
+
+Cost cost_of(const Comparison& comparison, std::size_t file, const Configuration& configuration,
+             const Found& found) {
+  Cost cost;
+  cost.file = file;
+  cost.configuration = configuration;
+  std::vector<double> speedups;
+  for (const auto& [test, figures] : found.speedups) speedups.push_back(*geometric_mean(figures));
+  cost.tests = speedups.size();
+  cost.performance = geometric_mean(speedups);
+  for (const Scaling::Row& row : comparison.scaling.rows)
+    if (row.file == file && row.configuration == configuration) cost.scaling = row.speedup;
+  const ComparedFile& result = comparison.files[file];
+  cost.price_per_hour = price_of(result.label, configuration, comparison.options.prices);
+  cost.performance_per_price = times_better(cost.performance, cost.price_per_hour, Better::higher);
+  cost.power_w = power_of(found.powers, result.result, configuration.devices);
+  cost.performance_per_kilowatt = times_better(cost.performance, cost.power_w, Better::higher);
+  if (cost.performance_per_kilowatt) *cost.performance_per_kilowatt *= 1000;
+  return cost;
+}
+
+/// invalid_argument: a price matches no file and no device.
+Status check_prices(const std::vector<ComparedFile>& files, const std::vector<Price>& prices) {
+  std::set<std::string> labels, models;
+  for (const ComparedFile& file : files) {
+    labels.insert(file.label);
+    for (const std::string& model : device_models(file.result)) models.insert(model);
+  }
+  for (const Price& price : prices) {
+    const auto is_named = [&](const std::string& model) { return names_device(price.name, model); };
+    if (labels.contains(price.name) || std::any_of(models.begin(), models.end(), is_named)) continue;
+    labels.merge(models);
+    return {StatusCode::invalid_argument,
+            printable(fmt::format("--price {}: no file or device has that name; use one of: {}", price.name,
+                                  fmt::join(labels, ", ")))};
+  }
+  return {};
+}
+
+std::vector<Cost> costs_of(const Comparison& comparison) {
+  const bool is_one_file = comparison.used().size() == 1;
+  std::vector<Cost> costs;
+  for (const auto& [key, found] : found_in(comparison)) {
+    if (!found.has_figure) continue;
+    Cost cost = cost_of(comparison, key.first, key.second, found);
+    if (is_one_file || costs.empty() || costs.back().file != cost.file)
+      costs.push_back(std::move(cost));
+    else if (cost.performance.value_or(-1) > costs.back().performance.value_or(-1))
+      costs.back() = std::move(cost);
+  }
+  const bool any_power = std::any_of(costs.begin(), costs.end(), [](auto& cost) { return cost.power_w; });
+  return any_power || !comparison.options.prices.empty() ? costs : std::vector<Cost>();
+}
+
 }  // namespace
-
-std::optional<double> times_better(std::optional<double> value, std::optional<double> base, Better better) {
-  if (better == Better::lower) std::swap(value, base);
-  if (!value || !base || *base <= 0) return std::nullopt;
-  const double times = *value / *base;
-  return std::isfinite(times) ? std::optional(times) : std::nullopt;
-}
-
-std::optional<double> geometric_mean(const std::vector<double>& values) {
-  if (values.empty()) return std::nullopt;
-  double logs = 0;
-  for (const double value : values) logs += std::log(value);
-  return std::exp(logs / static_cast<double>(values.size()));
-}
 
 std::string list_text(const std::vector<std::string>& names, std::size_t most) {
   const std::size_t shown = std::min(names.size(), most);

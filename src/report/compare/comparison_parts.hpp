@@ -6,22 +6,8 @@
 
 #include "report/compare/comparison.hpp"
 
-/// The steps of compare_results.
+/// Parts of the comparison that several of its files use.
 namespace egt {
-
-/// Speed-up of `value` over `base`; empty if it would divide by zero or is not finite.
-std::optional<double> times_better(std::optional<double> value, std::optional<double> base, Better better);
-
-/// Empty if there are no values.
-std::optional<double> geometric_mean(const std::vector<double>& values);
-
-/// The `bench` table, from the tests of all files.
-Scaling scaling_of(const std::vector<ComparedTest>& tests);
-
-/// invalid_argument: a price matches no file and no device.
-Status check_prices(const std::vector<ComparedFile>& files, const std::vector<Price>& prices);
-
-std::vector<Cost> costs_of(const Comparison& comparison);
 
 /// " (the result's first reason)"; empty if there is none.
 std::string first_reason(const Json& result);
