@@ -19,10 +19,6 @@
 namespace egt {
 namespace {
 
-Status refuse(const char* option, const std::string& why) {
-  return {StatusCode::invalid_argument, fmt::format("{}: {}", option, why)};
-}
-
 /// Allows only the injections possible in bench: slow devices, and failures that every run monitors.
 Status check_bench_injections(const std::vector<Injection>& injections, const BenchOptions& bench,
                               int ranks) {
@@ -30,24 +26,20 @@ Status check_bench_injections(const std::vector<Injection>& injections, const Be
   const bool ceilings = bench.ceilings;
   const bool divides = bench.measures(Parallel::tensor) || bench.measures(Parallel::pipeline);
   for (const Injection& injection : injections) {
-    const std::string text = fmt::format("--inject {}", to_text(injection));
-    const unsigned places = row_of(injection.kind).places;
-    const bool is_of_parts = (places & in_divided_bench) != 0;
+    const bool is_of_parts = (row_of(injection.kind).places & in_divided_bench) != 0;
     if (divides && is_of_parts) continue;
     if (is_of_parts && !ceilings)
-      return refuse(text.c_str(),
+      return refuse(injection,
                     "bench has no place for it in data parallel trials; add --parallel tensor or pipeline");
     if (divides && injection.kind == slow)
-      return refuse(text.c_str(), "divided networks have no place for it; use --parallel data or task");
-    if ((places & in_bench) == 0 || injection.peer)
-      return refuse(text.c_str(), fmt::format("bench has no place for it; use {}, without a peer",
-                                              kinds_with_place(in_bench)));
+      return refuse(injection, "divided networks have no place for it; use --parallel data or task");
+    EGT_TRY(check_place(injection, in_bench, "bench"));
     if (injection.kind == slow && ceilings)
-      return refuse(text.c_str(), "with --ceilings both sides would be slow; leave it out");
+      return refuse(injection, "with --ceilings both sides would be slow; leave it out");
     if (injection.kind == slow && injection.ms)
-      return refuse(text.c_str(), "of a trial nobody knows the time before; use count, percent of its work");
+      return refuse(injection, "of a trial nobody knows the time before; use count, percent of its work");
     if (injection.kind == hang && injection.layer)
-      return refuse(text.c_str(), "bench hangs by its main thread only; leave layer out");
+      return refuse(injection, "bench hangs by its main thread only; leave layer out");
   }
   return check_injections(injections, ranks);
 }
@@ -79,22 +71,22 @@ Status check_compression(const Options& options, int ranks) {
     return std::find(all.begin(), all.end(), one) != all.end();
   };
   if (given("gradient-dtype"))
-    return refuse(text.c_str(),
+    return refuse(text,
                   "compares with gradients sent as fp32, and bf16 is what --gradient-dtype bf16 does in all "
                   "modes; leave one of them out");
   if (!has(bench.workloads, BenchWorkload::mlp))
-    return refuse(text.c_str(), "of the workloads only mlp has gradients; name it");
+    return refuse(text, "of the workloads only mlp has gradients; name it");
   if (!bench.measures(Parallel::data))
-    return refuse(text.c_str(),
+    return refuse(text,
                   "only replicas of a whole network send all their gradients; use --parallel "
                   "data or all");
   if (given("mode") && has(bench.modes, BenchMode::p2p))
-    return refuse(text.c_str(),
+    return refuse(text,
                   "the mode p2p sums whole gradients in the peers' memory; leave it out of "
                   "--mode");
   if (!has(bench.modes, BenchMode::collective))
-    return refuse(text.c_str(), "is compared with the mode collective; add it to --mode");
-  if (ranks == 1) return refuse(text.c_str(), "one rank sends no gradients; start 2 ranks or more");
+    return refuse(text, "is compared with the mode collective; add it to --mode");
+  if (ranks == 1) return refuse(text, "one rank sends no gradients; start 2 ranks or more");
   return {};
 }
 
@@ -132,14 +124,14 @@ Status BenchRun::refine(Options& options, Backend, const RankPlace& place) {
   EGT_TRY(check_compression(options, place.size));
   if (place.size == 1 && options.given.contains("mode") &&
       options.bench.modes != std::vector{BenchMode::single})
-    return refuse(fmt::format("--mode {}", options.given.at("mode")).c_str(),
+    return refuse(fmt::format("--mode {}", options.given.at("mode")),
                   "one rank has no others to work with; use single, or start 2 ranks or more");
   const Parallel parallel = options.bench.parallel;
   const auto& workloads = options.bench.workloads;
   if ((parallel == Parallel::tensor || parallel == Parallel::pipeline) &&
       std::find(workloads.begin(), workloads.end(), BenchWorkload::mlp) == workloads.end())
     return refuse(
-        fmt::format("--parallel {}", options.given.at("parallel")).c_str(),
+        fmt::format("--parallel {}", options.given.at("parallel")),
         "divides layers, and of the workloads only mlp has them; name it, or use data, task or all");
   const auto runs = [&](BenchWorkload one) {
     return std::find(workloads.begin(), workloads.end(), one) != workloads.end();
@@ -148,7 +140,7 @@ Status BenchRun::refine(Options& options, Backend, const RankPlace& place) {
     return refuse("--parallel task",
                   "runs voxelize and multimodal at the same time; name both in --workload");
   if (parallel != Parallel::data && place.size == 1 && options.given.contains("parallel"))
-    return refuse(fmt::format("--parallel {}", options.given.at("parallel")).c_str(),
+    return refuse(fmt::format("--parallel {}", options.given.at("parallel")),
                   "one rank has no others to divide work with; use data, or start 2 ranks or more");
   return check_bench_injections(options.run.injections, options.bench, place.size);
 }

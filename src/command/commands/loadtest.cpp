@@ -19,23 +19,17 @@
 namespace egt {
 namespace {
 
-Status refuse(const std::string& option, const std::string& why) {
-  return {StatusCode::invalid_argument, fmt::format("{}: {}", option, why)};
-}
-
 /// The step of an injection is the number of the test in which it occurs.
 Status check_loadtest_injections(const std::vector<Injection>& injections, int ranks) {
   const auto tests = load_tests();
   for (const Injection& injection : injections) {
-    const std::string text = fmt::format("--inject {}", to_text(injection));
-    if ((row_of(injection.kind).places & in_loadtest) == 0 || injection.peer)
-      return refuse(text, fmt::format("loadtest has no place for it; use {}, without a peer",
-                                      kinds_with_place(in_loadtest)));
+    EGT_TRY(check_place(injection, in_loadtest, "loadtest"));
     const auto test = static_cast<std::size_t>(injection.step);
     if (test >= tests.size())
-      return refuse(text, fmt::format("step is the number of a test here; use 0 to {}", tests.size() - 1));
+      return refuse(injection,
+                    fmt::format("step is the number of a test here; use 0 to {}", tests.size() - 1));
     if (injection.kind == InjectionKind::gradient && tests[test].type == LoadTestType::inference)
-      return refuse(text,
+      return refuse(injection,
                     fmt::format("{} makes no gradients; use the step of another test", tests[test].name));
   }
   return check_injections(injections, ranks);

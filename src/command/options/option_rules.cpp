@@ -36,6 +36,7 @@ OptionValue fill(SizeOrShare& target) {
   return value;
 }
 
+/// selftest has short memory passes, training passes and steps, so that many injections fit.
 Rules training_rules(BurnOptions& burn) {
   constexpr std::int64_t max_neurons = 1 << 20, max_samples = 1 << 20, max_global_samples = 1 << 30;
   TrainOptions& train = burn.train;
@@ -57,6 +58,7 @@ Rules training_rules(BurnOptions& burn) {
        "how long, in s, m, h or d ({}); of verify {verify cuda}, on the host {verify host}",
        with_defaults(duration(burn.duration_seconds,
                               "a time above 0 and up to 3650d, such as 90s, 5m, 2h or 3d", 0, no_limit),
+                     // A verify run on a GPU takes about 30 s with its start and end.
                      {{"verify cuda", "20s"}, {"verify host", "10s"}})},
       {"steps", of_burn | of_bench,
        fmt::format("stop after N training steps instead (none); of bench with --gradient-compression: of "

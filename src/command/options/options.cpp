@@ -213,10 +213,6 @@ Status apply(const OptionRule& rule, const Given& given, Options& options) {
   return {};
 }
 
-Status wrong_injection(const Injection& injection, std::string_view why) {
-  return wrong(fmt::format("--inject {}: {}", to_text(injection), why));
-}
-
 /// Whether the injection has a target with these options.
 Status check_target(const Injection& injection, const BurnOptions& burn) {
   const bool is_collective = injection.kind == InjectionKind::collective;
@@ -230,32 +226,30 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
   unsigned missing = 0;
   for (const auto& [need, is_met] : met) missing |= is_met ? 0 : need;
   if (const InjectionNeedRow* const unmet = unmet_need(injection.kind, missing))
-    return wrong_injection(injection, unmet->refusal);
+    return refuse(injection, unmet->refusal);
   if (is_collective && injection.layer.value_or(1) > collective_kinds + 1)
-    return wrong_injection(
-        injection, fmt::format("of a collective, use layer 1 to {}: what is received of the "
-                               "all-reduce, broadcast, reduce-scatter or all-gather, or the injected value",
-                               collective_kinds + 1));
+    return refuse(injection,
+                  fmt::format("of a collective, use layer 1 to {}: what is received of the "
+                              "all-reduce, broadcast, reduce-scatter or all-gather, or the injected value",
+                              collective_kinds + 1));
   if (injection.kind == InjectionKind::host_copy && injection.layer.value_or(1) > host_copy_to_host)
-    return wrong_injection(injection, "of a host copy, use layer 1 (to the device) or 2 (to the host)");
+    return refuse(injection, "of a host copy, use layer 1 (to the device) or 2 (to the host)");
   if (injection.peer && (!is_collective || burn.train.load == LoadKind::train))
-    return wrong_injection(injection, "pairs of ranks are measured by links alone; leave peer out");
+    return refuse(injection, "pairs of ranks are measured by links alone; leave peer out");
   if (injection.peer && injection.layer)
-    return wrong_injection(injection,
-                           "a copy from a peer is no collective with a layer; leave one of them out");
+    return refuse(injection, "a copy from a peer is no collective with a layer; leave one of them out");
   const bool is_vote = injection.kind == InjectionKind::multiprocessor;
   if (is_vote && injection.layer.value_or(1) > layer_of_pattern)
-    return wrong_injection(injection,
-                           fmt::format("of a multiprocessor, use layer 1 to {} (the units in the "
-                                       "table of docs/checks.md) or {} (the memory test's pattern)",
-                                       compute_units, layer_of_pattern));
+    return refuse(injection, fmt::format("of a multiprocessor, use layer 1 to {} (the units in the "
+                                         "table of docs/checks.md) or {} (the memory test's pattern)",
+                                         compute_units, layer_of_pattern));
   if (is_vote && injection.layer == layer_of_pattern && burn.memory.fill.is_zero())
-    return wrong_injection(injection, "no memory is tested; leave out --memory 0");
+    return refuse(injection, "no memory is tested; leave out --memory 0");
   if (injection.layer && !is_collective && !is_vote && *injection.layer > layers)
-    return wrong_injection(injection, fmt::format("the network has {} layers; use 1 to {}", layers, layers));
+    return refuse(injection, fmt::format("the network has {} layers; use 1 to {}", layers, layers));
   if (burn.steps && injection.step >= *burn.steps)
-    return wrong_injection(
-        injection, fmt::format("the last step is {}; use that or less, or more --steps", *burn.steps - 1));
+    return refuse(injection,
+                  fmt::format("the last step is {}; use that or less, or more --steps", *burn.steps - 1));
   return {};
 }
 
@@ -296,7 +290,7 @@ Status check_together(Options& options) {
   const double timeout_ms = 1000 * options.run.watch.collective_timeout_seconds;
   for (const Injection& injection : options.run.injections)
     if (row_of(injection.kind).found_by == FoundBy::stall && injection.ms && *injection.ms < timeout_ms)
-      return wrong_injection(
+      return refuse(
           injection,
           fmt::format("shorter than --collective-timeout, so it is not detected; use ms={:.0f} or more",
                       timeout_ms));
@@ -382,16 +376,30 @@ Result<Options> resumed_options(const Options& asked, const std::vector<std::str
   return options;
 }
 
+Status refuse(const std::string& option, std::string_view why) {
+  return wrong(fmt::format("{}: {}", option, why));
+}
+
+Status refuse(const Injection& injection, std::string_view why) {
+  return refuse(fmt::format("--inject {}", to_text(injection)), why);
+}
+
+Status check_place(const Injection& injection, InjectionPlace place, std::string_view command) {
+  if ((row_of(injection.kind).places & place) != 0 && !injection.peer) return {};
+  return refuse(injection, fmt::format("{} has no place for it; use {}, without a peer", command,
+                                       kinds_with_place(place)));
+}
+
 Status check_injections(const std::vector<Injection>& injections, int ranks, bool one_rank_has_two_states) {
   unsigned missing = 0;
   if (ranks < 2) missing |= needs_peers;
   if (ranks < 2 && !one_rank_has_two_states) missing |= needs_states;
   for (const Injection& injection : injections) {
     if (injection.rank >= ranks)
-      return wrong_injection(injection, fmt::format("rank {} is not in this run; use 0 to {}, or more ranks",
-                                                    injection.rank, ranks - 1));
+      return refuse(injection, fmt::format("rank {} is not in this run; use 0 to {}, or more ranks",
+                                           injection.rank, ranks - 1));
     if (const InjectionNeedRow* const unmet = unmet_need(injection.kind, missing))
-      return wrong_injection(injection, unmet->refusal);
+      return refuse(injection, unmet->refusal);
   }
   return {};
 }

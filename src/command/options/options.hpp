@@ -97,6 +97,12 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::stri
 /// Same errors as above.
 Result<Options> resumed_options(const Options& asked, const std::vector<std::string>& first);
 
+/// invalid_argument in one line: an option with its value, and why it is refused.
+Status refuse(const std::string& option, std::string_view why);
+Status refuse(const Injection& injection, std::string_view why);
+/// Refuses a kind that `command` cannot inject, and any peer.
+Status check_place(const Injection& injection, InjectionPlace place, std::string_view command);
+
 /// invalid_argument if an injection is impossible with this number of ranks: its rank does not exist, or it
 /// could not be detected. `one_rank_has_two_states`: a single rank compares its weights with those of its
 /// second passes.
