@@ -1,6 +1,7 @@
 #include "loadtest/loadtest_workload.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -19,7 +20,7 @@ constexpr std::int64_t max_burst = 256;
 
 LoadTestSuite::LoadTestSuite(Environment& environment, Control& control, const LoadTestParts& parts,
                              std::unique_ptr<Dnn> dnn)
-    : MeasurementWorkload(environment),
+    : MeasurementWorkload(environment, parts.stopping),
       control_(control),
       dnn_(std::move(dnn)),
       parts_(parts),
@@ -49,7 +50,7 @@ Result<std::unique_ptr<LoadJob>> LoadTestSuite::make(const LoadTest& test) {
 Status LoadTestSuite::make_trial(std::int64_t number) {
   const LoadTest& test = tests_[static_cast<std::size_t>(number)];
   auto made = make(test);
-  EGT_TRY(meet(made.status(), 0, "loadtest: takes memory"));
+  EGT_TRY(meet(made.status(), {}, "loadtest: takes memory"));
   LoadRun run;
   if (met_.goes_on()) {
     job_ = std::move(made.value());
@@ -84,14 +85,12 @@ Status LoadTestSuite::run_iterations(std::int64_t count, LoadRun& run) {
     std::vector<double> times;
     const Status made = job_->run(burst, times);
     const double ms = std::accumulate(times.begin(), times.end(), 0.0);
-    EGT_TRY(meet(made, ms, "loadtest: meets behind iterations"));
+    EGT_TRY(meet(made, std::array{ms}, "loadtest: meets behind iterations"));
     for (const double one : times) run.ms.add(one);
     run.seconds += 1e-3 * ms;
     run.add(environment().reading(), environment().host_load());
     count -= burst;
-    const double rate = static_cast<double>(burst) / std::max(1e-3 * met_.ms, 1e-6);
-    burst = std::clamp<std::int64_t>(static_cast<std::int64_t>(rate * burst_seconds), 1,
-                                     std::min(2 * burst, max_burst));
+    burst = next_count(burst, met_.max(0), burst_seconds, 2, max_burst);
   }
   return {};
 }
@@ -127,11 +126,6 @@ Status LoadTestSuite::inject(const Injection& injection, std::int64_t number) {
 
 // Coordination of the ranks
 
-Status LoadTestSuite::meet(const Status& own, double ms, const char* phase) {
-  EGT_TRY_ASSIGN(met_, MeasurementWorkload::meet(own, ms, parts_.stopping(), phase));
-  return {};
-}
-
 /// All ranks decide if a test succeeded. The first rank that knows a failure reports the reason.
 Status LoadTestSuite::keep(const LoadTest& test, const LoadRun& run) {
   LoadEntry entry;
@@ -165,7 +159,6 @@ Status LoadTestSuite::keep(const LoadTest& test, const LoadRun& run) {
 
 /// Marks the trial as lost. This rank may have stored its result already, while other ranks failed in it.
 void LoadTestSuite::lose_trial(std::int64_t number) {
-  if (number < 0) return;
   const auto index = static_cast<std::size_t>(number);
   entries_.resize(std::min(entries_.size(), index));
   LoadEntry& lost = entries_.emplace_back();

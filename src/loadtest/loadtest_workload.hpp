@@ -32,7 +32,6 @@ class LoadTestSuite final : public MeasurementWorkload {
   Status prepare_trials() override;
   std::string phase_of(std::int64_t trial) const override;
   Status make_trial(std::int64_t trial) override;
-  bool was_interrupted() const override { return met_.interrupted; }
   void lose_trial(std::int64_t trial) override;
   Status recover(double timeout_seconds) override;
   Status reconnect() override;
@@ -44,8 +43,6 @@ class LoadTestSuite final : public MeasurementWorkload {
   Status inject_weights(std::int64_t number);
   Status inject_passes(std::int64_t number);
   Status inject(const Injection& injection, std::int64_t number);
-  /// See MeasurementWorkload::meet; stores the result in `met_`.
-  Status meet(const Status& own, double ms, const char* phase);
   Status keep(const LoadTest& test, const LoadRun& run);
 
   Control& control_;
@@ -56,7 +53,6 @@ class LoadTestSuite final : public MeasurementWorkload {
   LoadChecks checks_;
   std::unique_ptr<BenchGroups> groups_;
   std::unique_ptr<LoadJob> job_;  ///< of the current test
-  Meeting met_;                   ///< of the last meeting
   /// Kept after an aborted communicator, because its transfers may still access this memory.
   std::vector<std::unique_ptr<BenchGroups>> old_groups_;
   std::vector<std::unique_ptr<LoadJob>> old_jobs_;

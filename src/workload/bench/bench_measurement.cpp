@@ -18,26 +18,12 @@ constexpr std::size_t max_kept_steps = 1 << 16;
 
 constexpr double normal_quantile_95 = 1.6448536269514722;  // in standard deviations above the mean
 
-/// The max of the ranks' i-th values.
-double largest(const std::vector<std::vector<double>>& ranks, std::size_t i) {
-  double most = 0;
-  for (const std::vector<double>& figures : ranks) most = std::max(most, figures[i]);
-  return most;
-}
-
 }  // namespace
 
-Result<std::vector<std::vector<double>>> BenchTrialMaker::meet(std::span<const double> own,
-                                                               const char* phase) {
-  std::vector<double> figures(own.begin(), own.end());
-  figures.push_back(context_.stopping() ? 1 : 0);
-  EGT_TRY_ASSIGN(const auto all, context_.share(figures, phase));
-  std::vector<std::vector<double>> ranks;
-  for (auto at = all.begin(); at != all.end(); at += static_cast<std::ptrdiff_t>(figures.size())) {
-    ranks.emplace_back(at, at + static_cast<std::ptrdiff_t>(figures.size()));
-    if (ranks.back().back() > 0) measured_.interrupted = true;
-  }
-  return ranks;
+Result<Meeting> BenchTrialMaker::meet(std::span<const double> own, const char* phase) {
+  EGT_TRY_ASSIGN(Meeting met, context_.meet(own, phase));
+  measured_.interrupted = met.interrupted;
+  return met;
 }
 
 Result<Measured> BenchTrialMaker::make(BenchJob* job) {
@@ -56,8 +42,8 @@ Status BenchTrialMaker::warm_up(BenchJob* job) {
       EGT_TRY_ASSIGN(const BurstTimes times, job->burst(1, warm_up.iterations()));
       own = times.chunk_ms.front() / static_cast<double>(warm_up.iterations());
     }
-    EGT_TRY_ASSIGN(const auto ranks, meet(std::array{own}, "bench: warms up"));
-    warm_up.add(largest(ranks, 0));
+    EGT_TRY_ASSIGN(const Meeting met, meet(std::array{own}, "bench: warms up"));
+    warm_up.add(met.max(0));
   }
   step_ms_ = warm_up.step_ms();
   return {};
@@ -82,9 +68,9 @@ Status BenchTrialMaker::measure(BenchJob* job) {
       // The first value replaces NaN, because fmin ignores NaN.
       own_.busy_ms = std::fmin(own_.busy_ms, times.busy_ms / static_cast<double>(chunks * plan.per_chunk));
     }
-    EGT_TRY_ASSIGN(const auto ranks, meet(own, "bench: measures"));
+    EGT_TRY_ASSIGN(const Meeting met, meet(own, "bench: measures"));
     for (std::size_t chunk = 0; chunk < own.size(); ++chunk)
-      steps.push_back(largest(ranks, chunk) / static_cast<double>(plan.per_chunk));
+      steps.push_back(met.max(chunk) / static_cast<double>(plan.per_chunk));
   }
   measured_.step = step_times(std::move(steps));
   return {};
@@ -94,8 +80,8 @@ Status BenchTrialMaker::make_up(BenchJob* job) {
   const LoopPlan plan = plan_loop(step_ms_, context_.trial_seconds, multiple_);
   while (!measured_.interrupted) {
     const double own = job != nullptr ? static_cast<double>(job->missing()) : 0;
-    EGT_TRY_ASSIGN(const auto ranks, meet(std::array{own}, "bench: goes on"));
-    if (largest(ranks, 0) == 0) return {};
+    EGT_TRY_ASSIGN(const Meeting met, meet(std::array{own}, "bench: goes on"));
+    if (met.max(0) == 0) return {};
     if (job != nullptr) EGT_TRY(job->burst(1, plan.per_chunk * plan.per_burst).status());
   }
   return {};
@@ -104,9 +90,9 @@ Status BenchTrialMaker::make_up(BenchJob* job) {
 Status BenchTrialMaker::conclude(BenchJob* job) {
   if (job != nullptr) {
     own_.memory_bytes = context_.memory_bytes().value_or(RankFigures::unknown);
-    own_.gpu_utilization_percent = utilization_.value();
-    own_.power_w = power_.value();
-    own_.sm_clock_mhz = clock_.value();
+    own_.gpu_utilization_percent = utilization_.value().value_or(RankFigures::unknown);
+    own_.power_w = power_.value().value_or(RankFigures::unknown);
+    own_.sm_clock_mhz = clock_.value().value_or(RankFigures::unknown);
     EGT_TRY_ASSIGN(measured_.own, job->check());
     own_.copy_ms = measured_.own.copy_ms.value_or(RankFigures::unknown);
     own_.communication_ms = measured_.own.communication_ms.value_or(RankFigures::unknown);
@@ -122,13 +108,13 @@ Status BenchTrialMaker::conclude(BenchJob* job) {
       own_.sigma_ms = (steps.p95 - steps.p50) / normal_quantile_95;
     }
   }
-  EGT_TRY_ASSIGN(const auto ranks, meet(std::bit_cast<Figures>(own_), "bench: checks the results"));
-  for (const std::vector<double>& figures : ranks) {
+  // The trial is complete, so a stop request no longer matters here. The next step handles it.
+  EGT_TRY_ASSIGN(const Meeting met, context_.meet(std::bit_cast<Figures>(own_), "bench: checks the results"));
+  for (const std::vector<double>& figures : met.figures) {
     Figures of_rank;
     std::copy_n(figures.begin(), of_rank.size(), of_rank.begin());
     measured_.ranks.push_back(std::bit_cast<RankFigures>(of_rank));
   }
-  measured_.interrupted = false;  // the trial is complete, so the next step handles a stop request
   return {};
 }
 

@@ -7,12 +7,12 @@
 #include <limits>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "egt/device/sensor.hpp"
 #include "workload/bench/bench_job.hpp"
 #include "workload/bench/scaling_plan.hpp"
+#include "workload/common/measurement_workload.hpp"
 
 namespace egt {
 
@@ -58,12 +58,9 @@ struct Measured {
 /// pass no job.
 class BenchTrialMaker {
  public:
-  /// Returns all ranks' values, [rank * own.size() + i]. `phase`: a string literal.
-  using Share = std::function<Result<std::vector<double>>(std::span<const double> own, const char* phase)>;
-
   struct Context {
-    Share share;
-    std::function<bool()> stopping;  ///< whether this rank was asked to stop
+    /// Shares values with all ranks, see MeasurementWorkload::meet.
+    std::function<Result<Meeting>(std::span<const double> own, const char* phase)> meet;
     // Current values of this rank's device.
     std::function<SensorReading()> reading;
     std::function<std::optional<double>()> memory_bytes;
@@ -76,25 +73,12 @@ class BenchTrialMaker {
   Result<Measured> make(BenchJob* job);
 
  private:
-  /// Mean of sensor readings; NaN without readings.
-  struct Mean {
-    double sum = 0;
-    double count = 0;
-
-    void add(const std::optional<double>& figure) {
-      sum += figure.value_or(0);
-      count += figure.has_value();
-    }
-    double value() const { return sum / count; }
-  };
-
   Status warm_up(BenchJob* job);
   Status measure(BenchJob* job);
   /// Runs the iterations that the job still needs before its check (BenchJob::missing).
   Status make_up(BenchJob* job);
   Status conclude(BenchJob* job);
-  /// Shares the values and the stop request. Returns all ranks' values, [rank][i].
-  Result<std::vector<std::vector<double>>> meet(std::span<const double> own, const char* phase);
+  Result<Meeting> meet(std::span<const double> own, const char* phase);
 
   const Context& context_;
   const std::int64_t multiple_;

@@ -31,11 +31,13 @@ std::string text_of(const std::vector<int>& ranks) {
 }  // namespace
 
 BenchSuite::BenchSuite(Environment& environment, Control& control, const BenchParts& parts)
-    : MeasurementWorkload(environment),
+    : MeasurementWorkload(environment, parts.stopping),
       control_(control),
       parts_(parts),
-      context_{.share = [this](std::span<const double> own, const char* phase) { return share(own, phase); },
-               .stopping = parts.stopping,
+      context_{.meet = [this](std::span<const double> own, const char* phase) -> Result<Meeting> {
+                 EGT_TRY(meet({}, own, phase));
+                 return met_;
+               },
                .reading = environment.reading,
                .memory_bytes = [this] { return used_memory_bytes(); },
                .trial_seconds = parts.bench.trial_seconds},
@@ -119,11 +121,10 @@ Status BenchSuite::make_trial(std::int64_t number) {
   BenchEntry entry = entry_of(number);
   EGT_TRY(plan_network(entry));
   look_at_peers(entry);
-  interrupted_ = false;
   if (entry.not_possible.empty() && entry.failure.empty())
     EGT_TRY(entry.trial.mode == BenchMode::hetero ? measure_hetero(entry) : measure(entry));
   reporter_.end_check();
-  if (!interrupted_) keep(std::move(entry));
+  if (!met_.interrupted) keep(std::move(entry));
   return {};
 }
 
@@ -146,7 +147,7 @@ Status BenchSuite::measure_hetero(BenchEntry& entry) {
 
 Status BenchSuite::measure(BenchEntry& entry) {
   EGT_TRY(open_job(entry));
-  if (!entry.failure.empty()) {
+  if (met_.interrupted || !entry.failure.empty()) {
     job_.reset();
     return {};
   }
@@ -156,8 +157,8 @@ Status BenchSuite::measure(BenchEntry& entry) {
   EGT_TRY_ASSIGN(const Measured measured, maker.make(job_.get()));
   job_.reset();
   add(work_, measured.own.work);
-  interrupted_ = measured.interrupted;
-  if (interrupted_) return {};
+  met_.interrupted = measured.interrupted;
+  if (met_.interrupted) return {};
   std::vector<int> failed;
   for (std::size_t r = 0; r < measured.ranks.size(); ++r)
     if (measured.ranks[r].failures > 0) failed.push_back(static_cast<int>(r));
@@ -188,30 +189,21 @@ Status BenchSuite::open_job(BenchEntry& entry) {
   std::size_t count = 0;
   for (const BenchEntry& part : parts) count = std::max(count, answers_of(part.trial.workload));
   const Result<Answers> own = trial.has(rank()) ? open_own_job(entry) : Answers(count);
-  const Status status = own.status();
-  if (!status.ok() && !is_of_trial(status.code())) return status;
-  if (!status.ok()) environment().records.warning(fmt::format("{}: {}", describe(trial), status.what()));
+  if (is_of_trial(own.status().code()))
+    environment().records.warning(fmt::format("{}: {}", describe(trial), own.status().what()));
   Answers reported = own.ok() ? own.value() : Answers();
   reported.resize(count);
-  std::vector<double> figures = to_figures(reported);
-  figures.push_back(static_cast<double>(status.code()));
-  EGT_TRY_ASSIGN(const auto all, share(figures, "bench: takes memory"));
-  bool lacks_memory = false;
-  for (int r = 0; r < ranks(); ++r) {
-    const double* const of_rank = all.data() + static_cast<std::size_t>(r) * figures.size();
-    const auto code = static_cast<StatusCode>(static_cast<int>(of_rank[figures.size() - 1]));
-    lacks_memory = lacks_memory || code == StatusCode::out_of_memory;
-    if (code != StatusCode::ok)
-      entry.failure = fmt::format("rank {}: {}", r, r == rank() ? status.what() : to_string(code));
-  }
-  trials_without_memory_ += lacks_memory;
+  EGT_TRY(meet(own.status(), to_figures(reported), "bench: takes memory"));
+  trials_without_memory_ += met_.lacks_memory;
+  entry.failure = met_.failure;
   // The jobs of a divided network compare each part with its own repetition.
   if (!entry.failure.empty() || trial.is_divided()) return {};
   for (BenchEntry& part : parts) {
     std::vector<Answers> by_rank(static_cast<std::size_t>(ranks()));
-    for (const int r : part.trial.ranks)
-      by_rank[static_cast<std::size_t>(r)] = from_figures(
-          all.data() + static_cast<std::size_t>(r) * figures.size(), answers_of(part.trial.workload));
+    for (const int one : part.trial.ranks) {
+      const auto r = static_cast<std::size_t>(one);
+      by_rank[r] = from_figures(met_.figures[r].data(), answers_of(part.trial.workload));
+    }
     judge_answers(part, by_rank);
     if (!part.failure.empty()) entry.failure = part.failure;
   }
@@ -370,7 +362,6 @@ std::optional<double> BenchSuite::used_memory_bytes() const {
 
 /// Marks the trial as lost. This rank may have stored its result already, while other ranks failed in it.
 void BenchSuite::lose_trial(std::int64_t number) {
-  if (number < 0) return;
   entries_.resize(std::min(entries_.size(), static_cast<std::size_t>(number)));
   BenchEntry entry = entry_of(number);
   entry.failure = "the ranks lost communication in it";

@@ -45,7 +45,6 @@ class BenchSuite final : public MeasurementWorkload {
   Status prepare_trials() override;
   std::string phase_of(std::int64_t trial) const override;
   Status make_trial(std::int64_t trial) override;
-  bool was_interrupted() const override { return interrupted_; }
   void lose_trial(std::int64_t trial) override;
   Status recover(double timeout_seconds) override;
   Status reconnect() override;
@@ -88,7 +87,6 @@ class BenchSuite final : public MeasurementWorkload {
   FaultReporter reporter_;
   VerifiedWork work_;              ///< of this rank
   int trials_without_memory_ = 0;  ///< trials in which some rank lacked memory
-  bool interrupted_ = false;       ///< a rank was asked to stop in the current trial
   std::optional<Injection> slow_;  ///< injected slowdown of this device, once it is due
   std::unique_ptr<BenchGroups> groups_;
   std::unique_ptr<BenchJob> job_;  ///< of the current trial

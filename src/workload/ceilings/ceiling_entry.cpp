@@ -24,12 +24,6 @@ std::vector<double> CeilingEntry::ratios() const {
   return ratios;
 }
 
-double spread_percent(const std::vector<double>& values) {
-  if (values.empty()) return 0;
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  return 100 * (*most - *least) / median_of(values);
-}
-
 PartReport report_of(const CeilingEntry& entry) {
   const CeilingRow& row = entry.row;
   const std::string unit(to_string(row.unit));
@@ -42,16 +36,17 @@ PartReport report_of(const CeilingEntry& entry) {
   report.success = entry.failure.empty();
   report.failure = entry.failure;
   report.figures = entry.facts;
-  report.figures.update({{"ceiling", row.group},
-                         {"unit", unit},
-                         {"limit", row.limit},
-                         {unit, median_or_null(entry.ours, scale_of(row.unit))},
-                         {"limit_" + unit, median_or_null(entry.limit, scale_of(row.unit))},
-                         {"ratio_" + row.limit, median_or_null(ratios, 1)},
-                         {"ratio_spread_percent", ratios.empty() ? Json() : Json(spread_percent(ratios))},
-                         {"rounds", ratios.size()},
-                         {"sm_clock_mhz", or_null(entry.sm_clock_mhz)},
-                         {"power_w", or_null(entry.power_w)}});
+  report.figures.update(
+      {{"ceiling", row.group},
+       {"unit", unit},
+       {"limit", row.limit},
+       {unit, median_or_null(entry.ours, scale_of(row.unit))},
+       {"limit_" + unit, median_or_null(entry.limit, scale_of(row.unit))},
+       {"ratio_" + row.limit, median_or_null(ratios, 1)},
+       {"ratio_spread_percent", ratios.empty() ? Json() : Json(step_times(ratios).spread_percent())},
+       {"rounds", ratios.size()},
+       {"sm_clock_mhz", or_null(entry.sm_clock_mhz)},
+       {"power_w", or_null(entry.power_w)}});
   return report;
 }
 
@@ -65,7 +60,7 @@ std::string line_of(const CeilingEntry& entry) {
   const std::string text =
       fmt::format("{}: {:.4g} {}, {:.3f} of the {} ({:.4g}), spread {:.1f} %", entry.row.name,
                   median_of(entry.ours) / scale, units[static_cast<int>(entry.row.unit)], median_of(ratios),
-                  limit, median_of(entry.limit) / scale, spread_percent(ratios));
+                  limit, median_of(entry.limit) / scale, step_times(ratios).spread_percent());
   return entry.failure.empty() ? text : fmt::format("{}; failed: {}", text, entry.failure);
 }
 

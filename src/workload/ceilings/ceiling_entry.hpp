@@ -21,9 +21,6 @@ struct CeilingEntry {
   std::vector<double> ratios() const;
 };
 
-/// Relative range: max minus min over the median, in percent; 0 without values.
-double spread_percent(const std::vector<double>& values);
-
 PartReport report_of(const CeilingEntry& entry);
 /// For example "verify: 12.3 GB/s, 0.872 of the read bandwidth (14.1), spread 1.2 %".
 std::string line_of(const CeilingEntry& entry);

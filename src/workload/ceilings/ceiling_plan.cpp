@@ -104,11 +104,4 @@ CeilingPace pace_of(double trial_seconds, bool is_gpu, bool is_new) {
   return pace;
 }
 
-std::int64_t next_count(std::int64_t count, double ms, double burst_seconds) {
-  constexpr std::int64_t growth = 8, most = 1 << 16;
-  const double wanted = static_cast<double>(count) * burst_seconds * 1e3 / std::max(ms, 1e-6);
-  const double bounded = std::clamp(wanted, 1.0, static_cast<double>(std::min(growth * count, most)));
-  return static_cast<std::int64_t>(bounded);
-}
-
 }  // namespace egt

@@ -80,8 +80,4 @@ struct CeilingPace {
 /// its sustained clocks, else for 0.5 s.
 CeilingPace pace_of(double trial_seconds, bool is_gpu, bool is_new);
 
-/// Operations of the next burst for about `burst_seconds`, after `count` of them took `ms` on the slowest
-/// rank. The result grows by a factor of 8 or less.
-std::int64_t next_count(std::int64_t count, double ms, double burst_seconds);
-
 }  // namespace egt

@@ -26,24 +26,10 @@ CeilingScope scope_of(const CeilingParts& parts, int ranks, bool is_gpu) {
           .sums = bytes_of_sums(is_gpu)};
 }
 
-/// Mean of sensor readings; std::nullopt without readings.
-class Mean {
- public:
-  void add(const std::optional<double>& figure) {
-    sum_ += figure.value_or(0);
-    count_ += figure.has_value();
-  }
-  std::optional<double> value() const { return count_ > 0 ? std::optional(sum_ / count_) : std::nullopt; }
-
- private:
-  double sum_ = 0;
-  int count_ = 0;
-};
-
 }  // namespace
 
 CeilingsSuite::CeilingsSuite(Environment& environment, Control& control, const CeilingParts& parts)
-    : MeasurementWorkload(environment),
+    : MeasurementWorkload(environment, parts.stopping),
       control_(control),
       parts_(parts),
       reporter_(environment),
@@ -72,7 +58,7 @@ Status CeilingsSuite::make_trial(std::int64_t number) {
   std::vector<CeilingEntry> entries;
   for (const CeilingRow& row : trial.rows) entries.emplace_back().row = row;
   auto made = make_ceiling(world_, trial);
-  EGT_TRY(meet(made.status(), 0, "bench: takes memory"));
+  EGT_TRY(meet(made.status(), {}, "bench: takes memory"));
   if (made.ok()) job_ = std::move(made.value());
   if (met_.goes_on()) EGT_TRY(measure(pace_of(parts_.trial_seconds, world_.is_gpu(), is_new), entries));
   job_.reset();
@@ -100,8 +86,8 @@ Status CeilingsSuite::warm_up(const CeilingPace& pace) {
     for (const bool of_limit : {false, true}) {
       EGT_TRY(burst(of_limit).status());
       if (!met_.goes_on()) return {};
-      spent_ms += met_.ms;
-      counts_[of_limit] = next_count(counts_[of_limit], met_.ms, pace.burst);
+      spent_ms += met_.max(0);
+      counts_[of_limit] = next_count(counts_[of_limit], met_.max(0), pace.burst);
     }
   return {};
 }
@@ -136,13 +122,8 @@ Status CeilingsSuite::check(std::vector<CeilingEntry>& entries) {
 
 Result<CeilingBurst> CeilingsSuite::burst(bool of_limit) {
   const Result<CeilingBurst> own = of_limit ? job_->limit(counts_[1]) : job_->ours(counts_[0]);
-  EGT_TRY(meet(own.status(), own.ok() ? own.value().ms : 0, "bench: measures"));
+  EGT_TRY(meet(own.status(), std::array{own.ok() ? own.value().ms : 0}, "bench: measures"));
   return own.ok() ? own.value() : CeilingBurst();
-}
-
-Status CeilingsSuite::meet(const Status& own, double ms, const char* phase) {
-  EGT_TRY_ASSIGN(met_, MeasurementWorkload::meet(own, ms, parts_.stopping(), phase));
-  return {};
 }
 
 void CeilingsSuite::keep(std::vector<CeilingEntry> entries) {
@@ -157,7 +138,6 @@ void CeilingsSuite::keep(std::vector<CeilingEntry> entries) {
 
 /// Marks the trial as lost. This rank may have stored its result already, while other ranks failed in it.
 void CeilingsSuite::lose_trial(std::int64_t number) {
-  if (number < 0) return;
   const auto index = static_cast<std::size_t>(number);
   entries_.resize(std::min(entries_.size(), index));
   std::vector<CeilingEntry> lost;

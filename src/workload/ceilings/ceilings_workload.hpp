@@ -41,7 +41,6 @@ class CeilingsSuite final : public MeasurementWorkload {
   Status prepare_trials() override;
   std::string phase_of(std::int64_t trial) const override;
   Status make_trial(std::int64_t trial) override;
-  bool was_interrupted() const override { return met_.interrupted; }
   void lose_trial(std::int64_t trial) override;
   Status recover(double timeout_seconds) override;
   Status reconnect() override;
@@ -53,8 +52,6 @@ class CeilingsSuite final : public MeasurementWorkload {
   Status check(std::vector<CeilingEntry>& entries);
   /// Runs a burst of one side on all ranks. Ends with a barrier.
   Result<CeilingBurst> burst(bool of_limit);
-  /// `own`: status of this rank. `ms`: its time, unused if `own` is an error.
-  Status meet(const Status& own, double ms, const char* phase);
   void keep(std::vector<CeilingEntry> entries);
 
   Control& control_;
@@ -67,7 +64,6 @@ class CeilingsSuite final : public MeasurementWorkload {
   std::unique_ptr<BenchGroups> groups_;
   std::unique_ptr<CeilingJob> job_;  ///< of the current trial
   std::int64_t counts_[2] = {1, 1};  ///< operations in the next burst of our side and of the limit
-  Meeting met_;                      ///< of the last meeting
   /// Kept after an aborted communicator, because its transfers may still access this memory.
   std::vector<std::unique_ptr<BenchGroups>> old_groups_;
   std::vector<std::unique_ptr<CeilingJob>> old_jobs_;

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,13 +17,45 @@ namespace egt {
 /// True if a failure with this code affects only the trial, so that the ranks can continue with the next one.
 bool is_of_trial(StatusCode code);
 
+/// All ranks' results of one measurement of a trial.
+struct Meeting {
+  std::vector<std::vector<double>> figures;  ///< by rank
+  bool interrupted = false;                  ///< a stop was requested on some rank
+  bool lacks_memory = false;                 ///< a rank had no memory
+  std::string failure;                       ///< trial error on some rank; another rank's has only its code
+
+  bool goes_on() const { return failure.empty() && !interrupted; }
+  /// Max of the ranks' values with this index; 0 or more.
+  double max(std::size_t index) const;
+};
+
+/// Operations of the next burst for about `burst_seconds`, after `count` of them took `ms` on the slowest
+/// rank. The result grows by a factor of `growth` or less, up to `most`.
+std::int64_t next_count(std::int64_t count, double ms, double burst_seconds, std::int64_t growth = 8,
+                        std::int64_t most = 1 << 16);
+
+/// Mean of sensor readings; std::nullopt without readings.
+class Mean {
+ public:
+  void add(const std::optional<double>& figure) {
+    sum_ += figure.value_or(0);
+    count_ += figure.has_value();
+  }
+  std::optional<double> value() const { return count_ > 0 ? std::optional(sum_ / count_) : std::nullopt; }
+
+ private:
+  double sum_ = 0;
+  int count_ = 0;
+};
+
 /// A workload that measures instead of loading. It runs one trial per step on all ranks; the trial is
 /// complete on this rank when its step was enqueued. Between trials the ranks exchange votes and values,
 /// which is a barrier. If communication fails, the trial fails, and the ranks continue with the next one
 /// after the restart.
 class MeasurementWorkload : public Workload {
  public:
-  explicit MeasurementWorkload(Environment& environment);
+  /// `stopping`: whether this process was asked to stop. Ends a trial early at its next meeting.
+  MeasurementWorkload(Environment& environment, std::function<bool()> stopping);
 
   /// Number of trials, equal on all ranks; known after `prepare`.
   virtual std::int64_t trials() const = 0;
@@ -32,7 +68,7 @@ class MeasurementWorkload : public Workload {
   Status finish(const Shutdown& ending) override;
 
  protected:
-  /// Max number of values per rank in one `share`.
+  /// Max number of values per rank in one `share` or `meet`.
   static constexpr std::size_t max_figures = 64;
 
   /// Allocates memory and lists the trials.
@@ -43,8 +79,6 @@ class MeasurementWorkload : public Workload {
   /// the run is returned on its rank. An error of the trial only is stored as its result. `line()` reports
   /// waits for peers.
   virtual Status make_trial(std::int64_t trial) = 0;
-  /// True if the last trial was skipped because a stop was requested. No further trial may then start.
-  virtual bool was_interrupted() const { return false; }
   /// Stores the trial as failed, after the communicator was aborted on all ranks during it.
   virtual void lose_trial(std::int64_t trial) = 0;
   /// After the communicator was aborted: waits until the workload's own streams are empty (see
@@ -53,17 +87,9 @@ class MeasurementWorkload : public Workload {
   /// Called once all ranks have a new communicator. Reopens whatever used the old one.
   virtual Status reconnect() { return {}; }
 
-  /// Result of one measurement of a trial, combined over the ranks.
-  struct Meeting {
-    double ms = 0;             ///< of the slowest rank
-    bool interrupted = false;  ///< a stop was requested on some rank
-    std::string failure;       ///< trial error on some rank; another rank's has only its code
-
-    bool goes_on() const { return failure.empty() && !interrupted; }
-  };
-  /// `own`: status of this rank's measurement. Returns it if it does not affect only the trial (is_of_trial).
-  /// Else acts as a barrier.
-  Result<Meeting> meet(const Status& own, double ms, bool stopping, const char* phase);
+  /// Shares the results of one measurement and stores them in `met_`. `own`: status of this rank. Returns it
+  /// if it does not affect only the trial (is_of_trial). Else acts as a barrier.
+  Status meet(const Status& own, std::span<const double> figures, const char* phase);
 
   /// All-gathers values: [rank * own.size() + i]; acts as a barrier. `phase`: a string literal for the board,
   /// which shows it with the next trial. A rank waiting here has done its part, so the board identifies the
@@ -76,8 +102,13 @@ class MeasurementWorkload : public Workload {
   int rank() const { return environment_.place.rank; }
   int ranks() const { return environment_.place.size; }
 
+  /// The last meeting of the trial. If it is `interrupted`, the trial was skipped, and no further trial
+  /// starts.
+  Meeting met_;
+
  private:
   Environment& environment_;
+  const std::function<bool()> stopping_;
   ProgressBoard::Line& line_;
   ValueExchange figures_;
   std::int64_t trial_ = -1;                     ///< in progress, or the last one

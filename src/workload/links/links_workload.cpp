@@ -46,7 +46,7 @@ std::uint64_t memory_of(const LinksOptions& options, std::size_t ranks) {
 LinksWorkload::LinksWorkload(Environment& environment, const LinksOptions& options,
                              std::vector<LinkEndpoint> ends, double timeout_seconds,
                              LinkContext::Stopping stopping)
-    : MeasurementWorkload(environment),
+    : MeasurementWorkload(environment, stopping),
       options_(whole(options)),
       ends_(judged_ends(std::move(ends), environment)),
       limits_(link_limits(environment.device.info().backend == "cuda", timeout_seconds)),

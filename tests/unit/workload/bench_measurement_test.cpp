@@ -38,10 +38,11 @@ class QuickJob final : public BenchJob {
 /// One rank with a sensor whose readings change each time.
 struct Alone {
   BenchTrialMaker::Context context() {
-    return {.share = [](std::span<const double> own, const char*) -> Result<std::vector<double>> {
-              return std::vector<double>(own.begin(), own.end());
+    return {.meet = [](std::span<const double> own, const char*) -> Result<Meeting> {
+              Meeting met;
+              met.figures.emplace_back(own.begin(), own.end());
+              return met;
             },
-            .stopping = [] { return false; },
             .reading =
                 [this] {
                   ++looks;

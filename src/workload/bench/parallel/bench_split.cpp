@@ -89,17 +89,13 @@ Status BenchSuite::cut_network(BenchEntry& entry, const MlpConfig& network) {
     measured = own.status();
     if (measured.ok()) ms = std::move(own.value());
     if (measured.ok() && trial.fuses) measured = add_fusion(environment(), network, trial.micro_batches, ms);
-    if (!measured.ok() && !is_of_trial(measured.code())) return measured;
   }
-  ms.push_back(static_cast<double>(measured.code()));
-  EGT_TRY_ASSIGN(const auto all, share(ms, "bench: measures layers"));
-  for (std::size_t i = 0; i < all.size(); ++i) ms[i % ms.size()] = std::max(ms[i % ms.size()], all[i]);
-  if (ms.back() > 0) {
-    entry.failure = fmt::format("its layers could not be measured: {}",
-                                measured.ok() ? "see the other ranks" : measured.what());
+  EGT_TRY(meet(measured, ms, "bench: measures layers"));
+  if (!met_.failure.empty()) {
+    entry.failure = fmt::format("its layers could not be measured: {}", met_.failure);
     return {};
   }
-  ms.pop_back();
+  for (std::size_t layer = 0; layer < layers; ++layer) ms[layer] = met_.max(layer);
   std::vector<std::uint64_t> bytes;
   for (int l = 0; l < static_cast<int>(layers); ++l)
     bytes.push_back(largest_state(network, trial.plan, {l, l + 1}));

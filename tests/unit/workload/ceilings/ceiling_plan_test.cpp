@@ -7,6 +7,7 @@
 
 #include "model/mlp_config.hpp"
 #include "workload/ceilings/ceiling_entry.hpp"
+#include "workload/common/measurement_workload.hpp"
 
 namespace egt::test {
 namespace {
