@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,19 +20,36 @@
 
 namespace egt {
 
+/// Values of a rank and its device in a trial. NaN: unknown, or the rank took no part.
+struct RankFigures {
+  static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  static constexpr std::size_t sum_sizes = 3;
+
+  // Measured around the job.
+  double failures = 0;            ///< 1: wrong results detected
+  double busy_ms = unknown;       ///< per iteration, in its fastest burst
+  double memory_bytes = unknown;  ///< in use at the end of the trial
+  double sigma_ms = unknown;      ///< standard deviation per iteration, from p50 and p95
+  // Means of the sensor's readings during the measurement.
+  double gpu_utilization_percent = unknown, power_w = unknown, sm_clock_mhz = unknown;
+
+  // Reported by the job.
+  double copy_ms = unknown;     ///< time of a plain copy that moves the bytes an iteration must move
+  double loss = unknown;        ///< after MlpJobConfig::compared_steps: mean of the last losses
+  double sent_bytes = unknown;  ///< MlpTrainer::sent_bytes
+  /// All-reduces without concurrent work: of a step's gradients, and of parts of them.
+  AllReduceTime sums[sum_sizes] = {{unknown, unknown}, {unknown, unknown}, {unknown, unknown}};
+  // For networks that are divided among devices.
+  double communication_ms = unknown;  ///< per step, without concurrent work
+  double outside_share = unknown;     ///< share of a step in exchanges and all-reduces, with waits
+  double compared = unknown;          ///< 1: gradients compared with one device's; 0: no memory
+};
+
 /// Results of a job other than its times.
 struct JobReport {
-  std::string failure;            ///< one line; faults have their own records; empty: none
-  VerifiedWork work;              ///< verified since the previous report
-  std::optional<double> copy_ms;  ///< time of a plain copy that moves the bytes an iteration must move
-  /// All-reduces without concurrent work: of a step's gradients, and of parts of them.
-  std::vector<AllReduceTime> sums = {};
-  std::optional<double> loss = {};        ///< after MlpJobConfig::compared_steps: mean of the last losses
-  std::optional<double> sent_bytes = {};  ///< MlpTrainer::sent_bytes
-  // For networks that are divided among devices.
-  std::optional<double> communication_ms = {};  ///< per step, without concurrent work
-  std::optional<double> outside_share = {};     ///< share of a step in exchanges and all-reduces, with waits
-  std::optional<bool> compared = {};            ///< gradients compared with one device's; false: no memory
+  std::string failure;       ///< one line; faults have their own records; empty: none
+  VerifiedWork work;         ///< verified since the previous report
+  RankFigures figures = {};  ///< those that the job reports
 };
 
 /// Durations of a burst.

@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 namespace egt {
@@ -66,7 +65,7 @@ Status BenchTrialMaker::measure(BenchJob* job) {
       steps_.insert(steps_.end(), times.step_ms.begin(),
                     times.step_ms.begin() + static_cast<std::ptrdiff_t>(kept));
       // The first value replaces NaN, because fmin ignores NaN.
-      own_.busy_ms = std::fmin(own_.busy_ms, times.busy_ms / static_cast<double>(chunks * plan.per_chunk));
+      busy_ms_ = std::fmin(busy_ms_, times.busy_ms / static_cast<double>(chunks * plan.per_chunk));
     }
     EGT_TRY_ASSIGN(const Meeting met, meet(own, "bench: measures"));
     for (std::size_t chunk = 0; chunk < own.size(); ++chunk)
@@ -88,28 +87,23 @@ Status BenchTrialMaker::make_up(BenchJob* job) {
 }
 
 Status BenchTrialMaker::conclude(BenchJob* job) {
+  RankFigures& own = measured_.own.figures;
   if (job != nullptr) {
-    own_.memory_bytes = context_.memory_bytes().value_or(RankFigures::unknown);
-    own_.gpu_utilization_percent = utilization_.value().value_or(RankFigures::unknown);
-    own_.power_w = power_.value().value_or(RankFigures::unknown);
-    own_.sm_clock_mhz = clock_.value().value_or(RankFigures::unknown);
+    const auto memory_bytes = context_.memory_bytes();  // the check may allocate more
     EGT_TRY_ASSIGN(measured_.own, job->check());
-    own_.copy_ms = measured_.own.copy_ms.value_or(RankFigures::unknown);
-    own_.communication_ms = measured_.own.communication_ms.value_or(RankFigures::unknown);
-    own_.outside_share = measured_.own.outside_share.value_or(RankFigures::unknown);
-    own_.compared = measured_.own.compared ? *measured_.own.compared : RankFigures::unknown;
-    own_.failures = measured_.own.failure.empty() ? 0 : 1;
-    own_.loss = measured_.own.loss.value_or(RankFigures::unknown);
-    own_.sent_bytes = measured_.own.sent_bytes.value_or(RankFigures::unknown);
-    const std::vector<AllReduceTime>& sums = measured_.own.sums;
-    std::copy_n(sums.begin(), std::min(sums.size(), RankFigures::sum_sizes), std::begin(own_.sums));
+    own.failures = measured_.own.failure.empty() ? 0 : 1;
+    own.busy_ms = busy_ms_;
+    own.memory_bytes = memory_bytes.value_or(RankFigures::unknown);
+    own.gpu_utilization_percent = utilization_.value().value_or(RankFigures::unknown);
+    own.power_w = power_.value().value_or(RankFigures::unknown);
+    own.sm_clock_mhz = clock_.value().value_or(RankFigures::unknown);
     if (!steps_.empty()) {
       const ScalingTimes steps = step_times(std::move(steps_));
-      own_.sigma_ms = (steps.p95 - steps.p50) / normal_quantile_95;
+      own.sigma_ms = (steps.p95 - steps.p50) / normal_quantile_95;
     }
   }
   // The trial is complete, so a stop request no longer matters here. The next step handles it.
-  EGT_TRY_ASSIGN(const Meeting met, context_.meet(std::bit_cast<Figures>(own_), "bench: checks the results"));
+  EGT_TRY_ASSIGN(const Meeting met, context_.meet(std::bit_cast<Figures>(own), "bench: checks the results"));
   for (const std::vector<double>& figures : met.figures) {
     Figures of_rank;
     std::copy_n(figures.begin(), of_rank.size(), of_rank.begin());

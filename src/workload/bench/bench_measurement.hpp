@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -15,24 +14,6 @@
 #include "workload/common/measurement_workload.hpp"
 
 namespace egt {
-
-/// Values of a rank and its device in a trial. NaN: unknown, or the rank took no part.
-struct RankFigures {
-  static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-  static constexpr std::size_t sum_sizes = 3;
-
-  double failures = 0;            ///< 1: wrong results detected
-  double busy_ms = unknown;       ///< per iteration, in its fastest burst
-  double copy_ms = unknown;       ///< see JobReport
-  double memory_bytes = unknown;  ///< in use at the end of the trial
-  // Means of the sensor's readings during the measurement.
-  double gpu_utilization_percent = unknown, power_w = unknown, sm_clock_mhz = unknown;
-  double communication_ms = unknown, outside_share = unknown, compared = unknown;  ///< see JobReport
-  double loss = unknown, sent_bytes = unknown;                                     ///< see JobReport
-  double sigma_ms = unknown;  ///< standard deviation per iteration, from p50 and p95
-  AllReduceTime sums[sum_sizes] = {
-      {unknown, unknown}, {unknown, unknown}, {unknown, unknown}};  ///< see JobReport
-};
 
 /// Result of a measurement: the same on all ranks except `own`.
 struct Measured {
@@ -82,8 +63,8 @@ class BenchTrialMaker {
 
   const Context& context_;
   const std::int64_t multiple_;
-  double step_ms_ = 0;  ///< at the end of the warm-up
-  RankFigures own_;
+  double step_ms_ = 0;                     ///< at the end of the warm-up
+  double busy_ms_ = RankFigures::unknown;  ///< see RankFigures
   Mean utilization_, power_, clock_;
   std::vector<double> steps_;  ///< the first steps in ms, if timed separately
   Measured measured_;

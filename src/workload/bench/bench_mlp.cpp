@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/histogram.hpp"
-#include "workload/bench/bench_measurement.hpp"
+#include "workload/bench/bench_job.hpp"
 #include "workload/bench/parallel/learning_check.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/common/value_exchange.hpp"
@@ -140,7 +140,7 @@ Result<StepResult> MlpJob::retire() {
   EGT_TRY_ASSIGN(const StepResult result, trainer_->retire_step(retired_, environment_.peer_timeout_seconds));
   EGT_TRY(slowness_->learn(retired_, result));
   losses_.add(result.loss);
-  if (retired_ + 1 == config_.compared_steps) report_.loss = losses_.recent();
+  if (retired_ + 1 == config_.compared_steps) report_.figures.loss = losses_.recent();
   ++retired_;
   return result;
 }
@@ -168,7 +168,7 @@ Result<JobReport> MlpJob::check() {
   EGT_TRY(check_replicas());
   if (report_.failure.empty()) report_.failure = losses_.failure(config_.compression.top_k_share == 0);
   EGT_TRY(measure_sums());
-  if (config_.compared_steps > 0) report_.sent_bytes = trainer_->sent_bytes();
+  if (config_.compared_steps > 0) report_.figures.sent_bytes = trainer_->sent_bytes();
   return std::exchange(report_, {});
 }
 
@@ -217,9 +217,9 @@ Status MlpJob::measure_sums() {
   line_.wait_for_peers("bench: all-reduce by size");
   VectorView gradient = trainer_->gradient();
   EGT_TRY(device_.set_zero(gradient.data, gradient.bytes(), trainer_->communication_stream()));
-  for (std::size_t size = 0; size < RankFigures::sum_sizes; ++size) {
+  for (AllReduceTime& sum : report_.figures.sums) {
     EGT_TRY_ASSIGN(const double ms, sum_ms(gradient));
-    report_.sums.push_back({static_cast<double>(gradient.bytes()), ms});
+    sum = {static_cast<double>(gradient.bytes()), ms};
     gradient.count = std::max<std::int64_t>(1, gradient.count / sum_divisor);
   }
   return {};

@@ -258,7 +258,7 @@ Result<JobReport> StreamJob::check() {
   if (shape_.devices == 1) {
     const auto ms = copy_ms();
     if (ms.ok())
-      report_.copy_ms = ms.value();
+      report_.figures.copy_ms = ms.value();
     else if (ms.status().code() != StatusCode::out_of_memory)
       return ms.status();
   }

@@ -32,7 +32,7 @@ struct BenchEntry {
   std::optional<double> efficiency_slowest;
   std::optional<double> compute_ms;      ///< max over the devices, without waits for peers
   std::optional<double> sigma_ms;        ///< max over the devices
-  std::vector<AllReduceTime> sums = {};  ///< see JobReport; times of the slowest rank
+  std::vector<AllReduceTime> sums = {};  ///< see RankFigures; times of the slowest rank
   /// For tasks: the same batches one job after the other, each on all devices.
   std::optional<double> sequence_ms;
   // For mlp.

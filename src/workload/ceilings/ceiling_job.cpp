@@ -45,7 +45,7 @@ Result<JobReport> StreamCeiling::check() {
   };
   EGT_TRY(timer_.time(1, look).status());
   const Mismatches& wrong = *pinned.as<Mismatches>();
-  JobReport report{.failure = {}, .work = trial_.work, .copy_ms = {}};
+  JobReport report{.failure = {}, .work = trial_.work};
   if (wrong.count == 0) return report;
   Fault fault = trial_.fault;
   show_mismatches(fault, wrong);

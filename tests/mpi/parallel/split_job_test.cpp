@@ -80,7 +80,7 @@ TEST_F(SplitJobs, FindNothingInWhatIsRight) {
   for (const bool fuses : {false, true}) {
     const JobReport report = report_of(*device, fuses);
     EXPECT_EQ(report.failure, "");
-    EXPECT_EQ(report.compared, true);
+    EXPECT_EQ(report.figures.compared, 1);
     EXPECT_TRUE(faults().empty());
   }
 }

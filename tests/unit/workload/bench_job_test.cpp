@@ -73,7 +73,7 @@ TEST(BenchJob, MeasuresAndVerifiesBothOperations) {
     ASSERT_TRUE(report.ok()) << report.status().what();
     EXPECT_EQ(report.value().failure, "");
     EXPECT_EQ(report.value().work.outputs_verified, outputs);
-    EXPECT_GT(report.value().copy_ms.value_or(0), 0);
+    EXPECT_GT(report.value().figures.copy_ms, 0);
     EXPECT_THAT(world.faults(), IsEmpty());
   }
 }

@@ -214,7 +214,7 @@ Result<BurstTimes> SplitJob::burst(int chunks, std::int64_t per_chunk) {
 
 Result<JobReport> SplitJob::check() {
   fail(losses_.failure());
-  report_.outside_share = outside_ms_ / step_ms_;
+  report_.figures.outside_share = outside_ms_ / step_ms_;
   EGT_TRY(check_replicas());
   EGT_TRY(measure_communication());
   EGT_TRY(check_repetition());
@@ -256,7 +256,7 @@ Status SplitJob::measure_communication() {
     EGT_TRY_ASSIGN(const SplitStep step, retire());
     times.push_back(step.step_ms);
   }
-  report_.communication_ms = median_of(std::move(times));
+  report_.figures.communication_ms = median_of(std::move(times));
   return {};
 }
 
@@ -325,8 +325,8 @@ Result<std::vector<std::pair<Verdict, double>>> SplitJob::verdicts(Verdict own, 
 /// or on those that sent their inputs.
 Status SplitJob::compare_with_one_device() {
   EGT_TRY_ASSIGN(const std::optional<double> difference, difference_from_one_device());
-  report_.compared = difference.has_value();
-  report_.work.outputs_verified += report_.compared == true;
+  report_.figures.compared = difference ? 1 : 0;
+  report_.work.outputs_verified += difference ? 1 : 0;
   const double allowed =
       allowed_difference(config_.split.network.precisions.front(), mlp_->part().all_layers());
   EGT_TRY_ASSIGN(const auto all, verdicts(difference > allowed ? own_differs : same, difference.value_or(0)));
