@@ -27,13 +27,8 @@ LoadTestSuite::LoadTestSuite(Environment& environment, Control& control, const L
       tests_(load_tests()),
       checks_(environment) {}
 
-Status LoadTestSuite::prepare_trials() {
-  return reconnect();
-}
-
 Status LoadTestSuite::reconnect() {
-  if (groups_) old_groups_.push_back(std::move(groups_));
-  EGT_TRY_ASSIGN(groups_, BenchGroups::open(environment(), control_, {.counts = {}}));
+  EGT_TRY(resources_.open(environment(), control_, {.counts = {}}));
   return checks_.prepare();
 }
 
@@ -43,7 +38,7 @@ std::string LoadTestSuite::phase_of(std::int64_t trial) const {
 
 Result<std::unique_ptr<LoadJob>> LoadTestSuite::make(const LoadTest& test) {
   if (test.type == LoadTestType::retrieval)
-    return make_retrieval_test(environment(), parts_, groups_->alone());
+    return make_retrieval_test(environment(), parts_, resources_.groups->alone());
   return make_network_test(environment(), parts_, test);
 }
 
@@ -53,22 +48,22 @@ Status LoadTestSuite::make_trial(std::int64_t number) {
   EGT_TRY(meet(made.status(), {}, "loadtest: takes memory"));
   LoadRun run;
   if (met_.goes_on()) {
-    job_ = std::move(made.value());
+    resources_.job = std::move(made.value());
     EGT_TRY(run_test(number, run));
   }
   if (!met_.interrupted) EGT_TRY(keep(test, run));
-  job_.reset();
+  resources_.job.reset();
   return {};
 }
 
 Status LoadTestSuite::run_test(std::int64_t number, LoadRun& run) {
-  EGT_TRY(checks_.begin(*job_, tests_[static_cast<std::size_t>(number)].name));
+  EGT_TRY(checks_.begin(*resources_.job, tests_[static_cast<std::size_t>(number)].name));
   EGT_TRY(check(number, false));
   if (checks_.found()) return {};
   EGT_TRY(inject_passes(number));
   LoadRun unmeasured;
   EGT_TRY(run_iterations(warm_up, unmeasured));
-  const std::int64_t all = job_->iterations();
+  const std::int64_t all = resources_.job->iterations();
   EGT_TRY(run_iterations((all + 1) / 2, run));
   if (!met_.goes_on()) return {};
   EGT_TRY(check(number, true));
@@ -83,7 +78,7 @@ Status LoadTestSuite::run_iterations(std::int64_t count, LoadRun& run) {
   while (count > 0 && met_.goes_on()) {
     burst = std::min(burst, count);
     std::vector<double> times;
-    const Status made = job_->run(burst, times);
+    const Status made = resources_.job->run(burst, times);
     const double ms = std::accumulate(times.begin(), times.end(), 0.0);
     EGT_TRY(meet(made, std::array{ms}, "loadtest: meets behind iterations"));
     for (const double one : times) run.ms.add(one);
@@ -96,8 +91,8 @@ Status LoadTestSuite::run_iterations(std::int64_t count, LoadRun& run) {
 }
 
 Status LoadTestSuite::check(std::int64_t number, bool amid) {
-  if (!amid) return checks_.check(*job_, number);
-  return checks_.check(*job_, number, [&] { return inject_weights(number); });
+  if (!amid) return checks_.check(*resources_.job, number);
+  return checks_.check(*resources_.job, number, [&] { return inject_weights(number); });
 }
 
 // Fault injection
@@ -119,7 +114,7 @@ Status LoadTestSuite::inject_passes(std::int64_t number) {
 
 Status LoadTestSuite::inject(const Injection& injection, std::int64_t number) {
   Flip flip;
-  EGT_TRY_ASSIGN(const std::string where, job_->inject(injection, flip));
+  EGT_TRY_ASSIGN(const std::string where, resources_.job->inject(injection, flip));
   environment().injector.report(injection, number, flip, where);
   return {};
 }
@@ -132,15 +127,15 @@ Status LoadTestSuite::keep(const LoadTest& test, const LoadRun& run) {
   entry.test = test;
   LoadJobFigures job;
   std::string own;
-  if (job_) job = job_->figures();
-  if (job_ && met_.failure.empty()) own = job_->failure();
+  if (resources_.job) job = resources_.job->figures();
+  if (resources_.job && met_.failure.empty()) own = resources_.job->failure();
   std::vector<double> figures = rank_figures(run, job);
   const std::size_t count = figures.size();
   figures.push_back(own.empty() ? 0 : 1);
   EGT_TRY_ASSIGN(const auto shared, share(figures, "loadtest: gathers figures"));
   std::vector<double> all;
   entry.failure = met_.failure;
-  if (entry.failure.empty() && job_ && checks_.found())
+  if (entry.failure.empty() && resources_.job && checks_.found())
     entry.failure = "a wrong result was found: see the faults";
   for (int r = 0; r < ranks(); ++r) {
     const double* const of_rank = shared.data() + static_cast<std::size_t>(r) * (count + 1);
@@ -174,9 +169,7 @@ void LoadTestSuite::lose_trial(std::int64_t number) {
 
 Status LoadTestSuite::recover(double timeout_seconds) {
   EGT_TRY(checks_.give_up(timeout_seconds));
-  if (job_) EGT_TRY(job_->give_up(timeout_seconds));
-  if (job_) old_jobs_.push_back(std::move(job_));
-  return {};
+  return resources_.recover(timeout_seconds);
 }
 
 PartReport LoadTestSuite::report() const {

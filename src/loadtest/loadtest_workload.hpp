@@ -29,7 +29,7 @@ class LoadTestSuite final : public MeasurementWorkload {
   std::vector<PartReport> reports() const override;
 
  private:
-  Status prepare_trials() override;
+  Status prepare_trials() override { return reconnect(); }
   std::string phase_of(std::int64_t trial) const override;
   Status make_trial(std::int64_t trial) override;
   void lose_trial(std::int64_t trial) override;
@@ -51,11 +51,7 @@ class LoadTestSuite final : public MeasurementWorkload {
   const std::vector<LoadTest> tests_;
   std::vector<LoadEntry> entries_;  ///< of the completed tests
   LoadChecks checks_;
-  std::unique_ptr<BenchGroups> groups_;
-  std::unique_ptr<LoadJob> job_;  ///< of the current test
-  /// Kept after an aborted communicator, because its transfers may still access this memory.
-  std::vector<std::unique_ptr<BenchGroups>> old_groups_;
-  std::vector<std::unique_ptr<LoadJob>> old_jobs_;
+  TrialResources<LoadJob> resources_;
 };
 
 }  // namespace egt

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "egt/ranks/communicator.hpp"
@@ -70,6 +71,33 @@ class BenchGroups {
   std::map<int, std::unique_ptr<Communicator>> collectives_, peers_;
   std::map<ParallelPlan, Split> splits_;
   std::unique_ptr<PeerMemory> memory_;
+};
+
+/// Data paths and current job of a suite. After the communicator was aborted both are kept, because its
+/// transfers may still access their memory. Declare it after whatever the jobs use.
+template <typename Job>
+class TrialResources {
+ public:
+  std::unique_ptr<BenchGroups> groups;
+  std::unique_ptr<Job> job;
+
+  /// See BenchGroups::open. Call it again after a restart.
+  Status open(Environment& environment, Control& control, const BenchGroups::Needs& needs) {
+    if (groups) old_groups_.push_back(std::move(groups));
+    EGT_TRY_ASSIGN(groups, BenchGroups::open(environment, control, needs));
+    return {};
+  }
+  /// After the communicator was aborted: waits, for `seconds` or less, until no work of the job is enqueued.
+  Status recover(double seconds) {
+    if (!job) return {};
+    EGT_TRY(job->give_up(seconds));
+    old_jobs_.push_back(std::move(job));
+    return {};
+  }
+
+ private:
+  std::vector<std::unique_ptr<BenchGroups>> old_groups_;
+  std::vector<std::unique_ptr<Job>> old_jobs_;
 };
 
 }  // namespace egt

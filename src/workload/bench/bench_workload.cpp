@@ -71,15 +71,6 @@ std::size_t BenchSuite::slot_bytes(const BenchTrial& trial) const {
   return peer_feed_bytes(stride, batches_per_delivery(0, stride));
 }
 
-Status BenchSuite::prepare_trials() {
-  return open_groups();
-}
-
-Status BenchSuite::open_groups() {
-  EGT_TRY_ASSIGN(groups_, BenchGroups::open(environment(), control_, needs()));
-  return {};
-}
-
 std::string BenchSuite::phase_of(std::int64_t trial) const {
   return fmt::format("bench: {}", describe(plan_[static_cast<std::size_t>(trial)]));
 }
@@ -110,10 +101,10 @@ BenchEntry BenchSuite::entry_of(std::int64_t number) const {
 void BenchSuite::look_at_peers(BenchEntry& entry) const {
   const BenchTrial& trial = entry.trial;
   if (trial.mode != BenchMode::p2p || !entry.not_possible.empty()) return;
-  entry.not_possible = groups_->why_no_peers(trial.devices());
+  entry.not_possible = resources_.groups->why_no_peers(trial.devices());
   if (entry.not_possible.empty())
-    entry.failure = trial.workload == BenchWorkload::mlp ? groups_->why_no_sums(trial.devices())
-                                                         : groups_->why_no_slots(slot_bytes(trial));
+    entry.failure = trial.workload == BenchWorkload::mlp ? resources_.groups->why_no_sums(trial.devices())
+                                                         : resources_.groups->why_no_slots(slot_bytes(trial));
 }
 
 Status BenchSuite::make_trial(std::int64_t number) {
@@ -148,14 +139,14 @@ Status BenchSuite::measure_hetero(BenchEntry& entry) {
 Status BenchSuite::measure(BenchEntry& entry) {
   EGT_TRY(open_job(entry));
   if (met_.interrupted || !entry.failure.empty()) {
-    job_.reset();
+    resources_.job.reset();
     return {};
   }
   const bool delivers = entry.trial.workload != BenchWorkload::mlp && entry.trial.tasks.empty();
   const std::int64_t multiple = delivers ? feed_shape(entry).per_delivery : 1;
   BenchTrialMaker maker(context_, multiple);
-  EGT_TRY_ASSIGN(const Measured measured, maker.make(job_.get()));
-  job_.reset();
+  EGT_TRY_ASSIGN(const Measured measured, maker.make(resources_.job.get()));
+  resources_.job.reset();
   add(work_, measured.own.work);
   met_.interrupted = measured.interrupted;
   if (met_.interrupted) return {};
@@ -173,13 +164,14 @@ Status BenchSuite::measure(BenchEntry& entry) {
 /// Opens the job and returns its known answers.
 Result<Answers> BenchSuite::open_own_job(const BenchEntry& entry) {
   if (entry.trial.tasks.empty()) {
-    EGT_TRY_ASSIGN(job_, make_job(entry));
+    EGT_TRY_ASSIGN(resources_.job, make_job(entry));
   } else {
     BenchEntry own = own_part(entry, rank());
     EGT_TRY_ASSIGN(auto job, make_job(own));
-    job_ = repeated(std::move(job), entry.shares[static_cast<std::size_t>(rank())] / entry.trial.size);
+    resources_.job =
+        repeated(std::move(job), entry.shares[static_cast<std::size_t>(rank())] / entry.trial.size);
   }
-  return job_->answers();
+  return resources_.job->answers();
 }
 
 /// Ranks outside the trial have no answers to compare.
@@ -247,9 +239,10 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_job(const BenchEntry& entry) 
   config.batch.global = std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
   config.batch.first = std::accumulate(shares.begin(), shares.begin() + own, std::int64_t{0});
   config.batch.local = shares[static_cast<std::size_t>(own)];
-  Communicator& communicator = trial.mode == BenchMode::single ? groups_->alone()
-                               : trial.mode == BenchMode::p2p  ? groups_->peers_of_first(trial.devices())
-                                                               : groups_->of_first(trial.devices());
+  Communicator& communicator = trial.mode == BenchMode::single ? resources_.groups->alone()
+                               : trial.mode == BenchMode::p2p
+                                   ? resources_.groups->peers_of_first(trial.devices())
+                                   : resources_.groups->of_first(trial.devices());
   return make_mlp_job(environment(), communicator, config, slow_, reporter_);
 }
 
@@ -266,12 +259,12 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_stream(const BenchEntry& entr
   const auto make = [&operation](int generation, std::byte* input, Stream& stream) {
     return operation->make_input(generation, input, stream);
   };
-  EGT_TRY_ASSIGN(
-      auto feed,
-      trial.mode == BenchMode::single ? make_local_feed(device, shape, make)
-      : trial.mode == BenchMode::p2p
-          ? make_peer_feed(device, groups_->of_first(trial.devices()), groups_->peer_memory(), shape, make)
-          : make_exchange_feed(device, groups_->of_first(trial.devices()), shape, make));
+  EGT_TRY_ASSIGN(auto feed,
+                 trial.mode == BenchMode::single ? make_local_feed(device, shape, make)
+                 : trial.mode == BenchMode::p2p
+                     ? make_peer_feed(device, resources_.groups->of_first(trial.devices()),
+                                      resources_.groups->peer_memory(), shape, make)
+                     : make_exchange_feed(device, resources_.groups->of_first(trial.devices()), shape, make));
   return make_stream_job(environment(), std::move(operation), std::move(feed), shape, slow_);
 }
 
@@ -366,17 +359,6 @@ void BenchSuite::lose_trial(std::int64_t number) {
   BenchEntry entry = entry_of(number);
   entry.failure = "the ranks lost communication in it";
   keep(std::move(entry));
-}
-
-Status BenchSuite::recover(double timeout_seconds) {
-  if (job_) EGT_TRY(job_->give_up(timeout_seconds));
-  if (job_) old_jobs_.push_back(std::move(job_));
-  return {};
-}
-
-Status BenchSuite::reconnect() {
-  old_groups_.push_back(std::move(groups_));
-  return open_groups();
 }
 
 /// Reports a device that was slower than others of its model in all single-device tests.

@@ -42,15 +42,14 @@ class BenchSuite final : public MeasurementWorkload {
   std::vector<PartReport> reports() const override;
 
  private:
-  Status prepare_trials() override;
+  Status prepare_trials() override { return reconnect(); }
   std::string phase_of(std::int64_t trial) const override;
   Status make_trial(std::int64_t trial) override;
   void lose_trial(std::int64_t trial) override;
-  Status recover(double timeout_seconds) override;
-  Status reconnect() override;
+  Status recover(double timeout_seconds) override { return resources_.recover(timeout_seconds); }
+  Status reconnect() override { return resources_.open(environment(), control_, needs()); }
 
   BenchGroups::Needs needs() const;
-  Status open_groups();
   void take_slowness(std::int64_t trial);
   /// An entry without measurements, in equal shares.
   BenchEntry entry_of(std::int64_t trial) const;
@@ -88,11 +87,7 @@ class BenchSuite final : public MeasurementWorkload {
   VerifiedWork work_;              ///< of this rank
   int trials_without_memory_ = 0;  ///< trials in which some rank lacked memory
   std::optional<Injection> slow_;  ///< injected slowdown of this device, once it is due
-  std::unique_ptr<BenchGroups> groups_;
-  std::unique_ptr<BenchJob> job_;  ///< of the current trial
-  /// Kept after an aborted communicator, because its transfers may still access this memory.
-  std::vector<std::unique_ptr<BenchGroups>> old_groups_;
-  std::vector<std::unique_ptr<BenchJob>> old_jobs_;
+  TrialResources<BenchJob> resources_;
 };
 
 }  // namespace egt

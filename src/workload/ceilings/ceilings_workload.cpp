@@ -36,13 +36,9 @@ CeilingsSuite::CeilingsSuite(Environment& environment, Control& control, const C
       world_{environment, reporter_, parts.train, parts.file, parts.stopping, nullptr},
       plan_(plan_ceilings(scope_of(parts, ranks(), world_.is_gpu()))) {}
 
-Status CeilingsSuite::prepare_trials() {
-  return open_groups();
-}
-
-Status CeilingsSuite::open_groups() {
-  EGT_TRY_ASSIGN(groups_, BenchGroups::open(environment(), control_, {.counts = {}}));
-  world_.alone = &groups_->alone();
+Status CeilingsSuite::reconnect() {
+  EGT_TRY(resources_.open(environment(), control_, {.counts = {}}));
+  world_.alone = &resources_.groups->alone();
   return {};
 }
 
@@ -59,9 +55,9 @@ Status CeilingsSuite::make_trial(std::int64_t number) {
   for (const CeilingRow& row : trial.rows) entries.emplace_back().row = row;
   auto made = make_ceiling(world_, trial);
   EGT_TRY(meet(made.status(), {}, "bench: takes memory"));
-  if (made.ok()) job_ = std::move(made.value());
+  if (made.ok()) resources_.job = std::move(made.value());
   if (met_.goes_on()) EGT_TRY(measure(pace_of(parts_.trial_seconds, world_.is_gpu(), is_new), entries));
-  job_.reset();
+  resources_.job.reset();
   reporter_.end_check();
   if (met_.interrupted) return {};
   for (CeilingEntry& entry : entries)
@@ -107,13 +103,13 @@ Status CeilingsSuite::measure_rounds(const CeilingPace& pace, std::vector<Ceilin
   for (CeilingEntry& entry : entries) {
     entry.power_w = power.value();
     entry.sm_clock_mhz = clock.value();
-    entry.facts = job_->facts();
+    entry.facts = resources_.job->facts();
   }
   return {};
 }
 
 Status CeilingsSuite::check(std::vector<CeilingEntry>& entries) {
-  const Result<JobReport> own = job_->check();
+  const Result<JobReport> own = resources_.job->check();
   EGT_TRY(own.status());
   add(work_, own.value().work);
   for (CeilingEntry& entry : entries) entry.failure = own.value().failure;
@@ -121,7 +117,8 @@ Status CeilingsSuite::check(std::vector<CeilingEntry>& entries) {
 }
 
 Result<CeilingBurst> CeilingsSuite::burst(bool of_limit) {
-  const Result<CeilingBurst> own = of_limit ? job_->limit(counts_[1]) : job_->ours(counts_[0]);
+  const Result<CeilingBurst> own =
+      of_limit ? resources_.job->limit(counts_[1]) : resources_.job->ours(counts_[0]);
   EGT_TRY(meet(own.status(), std::array{own.ok() ? own.value().ms : 0}, "bench: measures"));
   return own.ok() ? own.value() : CeilingBurst();
 }
@@ -146,17 +143,6 @@ void CeilingsSuite::lose_trial(std::int64_t number) {
     lost.back().failure = "the ranks lost communication in it";
   }
   keep(std::move(lost));
-}
-
-Status CeilingsSuite::recover(double timeout_seconds) {
-  if (job_) EGT_TRY(job_->give_up(timeout_seconds));
-  if (job_) old_jobs_.push_back(std::move(job_));
-  return {};
-}
-
-Status CeilingsSuite::reconnect() {
-  old_groups_.push_back(std::move(groups_));
-  return open_groups();
 }
 
 PartReport CeilingsSuite::report() const {

@@ -38,14 +38,13 @@ class CeilingsSuite final : public MeasurementWorkload {
   std::vector<PartReport> reports() const override;
 
  private:
-  Status prepare_trials() override;
+  Status prepare_trials() override { return reconnect(); }
   std::string phase_of(std::int64_t trial) const override;
   Status make_trial(std::int64_t trial) override;
   void lose_trial(std::int64_t trial) override;
-  Status recover(double timeout_seconds) override;
+  Status recover(double timeout_seconds) override { return resources_.recover(timeout_seconds); }
   Status reconnect() override;
 
-  Status open_groups();
   Status measure(const CeilingPace& pace, std::vector<CeilingEntry>& entries);
   Status warm_up(const CeilingPace& pace);
   Status measure_rounds(const CeilingPace& pace, std::vector<CeilingEntry>& entries);
@@ -61,12 +60,8 @@ class CeilingsSuite final : public MeasurementWorkload {
   std::vector<CeilingTrial> plan_;
   std::vector<std::vector<CeilingEntry>> entries_;  ///< by trial
   VerifiedWork work_;
-  std::unique_ptr<BenchGroups> groups_;
-  std::unique_ptr<CeilingJob> job_;  ///< of the current trial
   std::int64_t counts_[2] = {1, 1};  ///< operations in the next burst of our side and of the limit
-  /// Kept after an aborted communicator, because its transfers may still access this memory.
-  std::vector<std::unique_ptr<BenchGroups>> old_groups_;
-  std::vector<std::unique_ptr<CeilingJob>> old_jobs_;
+  TrialResources<CeilingJob> resources_;
 };
 
 }  // namespace egt

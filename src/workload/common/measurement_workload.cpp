@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 namespace egt {
-
 namespace {
 
 constexpr std::size_t figures_of_meeting = 2;  ///< status code and stop request

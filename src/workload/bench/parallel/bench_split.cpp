@@ -109,7 +109,7 @@ Status BenchSuite::cut_network(BenchEntry& entry, const MlpConfig& network) {
 
 Result<std::unique_ptr<BenchJob>> BenchSuite::make_split(const BenchEntry& entry) {
   const BenchTrial& trial = entry.trial;
-  return make_split_job(environment(), *groups_,
+  return make_split_job(environment(), *resources_.groups,
                         {.split = {.network = network_of(entry),
                                    .plan = trial.plan,
                                    .rank = rank() - trial.ranks.front(),
