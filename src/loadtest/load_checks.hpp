@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "egt/workload/workload.hpp"
+#include "loadtest/load_test.hpp"
 #include "model/digest_exchange.hpp"
 #include "workload/common/fault_reporter.hpp"
-#include "loadtest/load_test.hpp"
 
 namespace egt {
 

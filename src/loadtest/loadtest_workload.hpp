@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "egt/ranks/control.hpp"
-#include "workload/bench/bench_groups.hpp"
-#include "workload/common/measurement_workload.hpp"
 #include "loadtest/load_checks.hpp"
 #include "loadtest/load_entry.hpp"
 #include "loadtest/load_test.hpp"
+#include "workload/bench/bench_groups.hpp"
+#include "workload/common/measurement_workload.hpp"
 
 namespace egt {
 

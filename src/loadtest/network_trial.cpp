@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include "loadtest/convnet/conv_net.hpp"
-#include "workload/common/value_exchange.hpp"
 #include "loadtest/images/image_feed.hpp"
 #include "loadtest/images/image_folder.hpp"
 #include "loadtest/load_test.hpp"
+#include "workload/common/value_exchange.hpp"
 
 namespace egt {
 namespace {

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
-#include "loadtest/retrieval/retrieval_model.hpp"
 #include "loadtest/load_test.hpp"
+#include "loadtest/retrieval/retrieval_model.hpp"
 
 namespace egt {
 namespace {

@@ -11,8 +11,8 @@
 #include "device/host/host_device.hpp"
 #include "device/host/onednn/host_dnn.hpp"
 #include "loadtest/convnet/conv_net.hpp"
-#include "tests/support/single_rank_communicator.hpp"
 #include "loadtest/images/image_set.hpp"
+#include "tests/support/single_rank_communicator.hpp"
 
 namespace egt {
 namespace {

@@ -3,9 +3,9 @@
 
 #include "device/host/onednn/host_dnn.hpp"
 #include "loadtest/convnet/conv_net.hpp"
+#include "loadtest/images/image_set.hpp"
 #include "ranks_on_host.hpp"
 #include "tests/support/single_rank_communicator.hpp"
-#include "loadtest/images/image_set.hpp"
 
 namespace egt::test {
 namespace {

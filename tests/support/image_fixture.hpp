@@ -12,9 +12,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/support/workload_fixture.hpp"
 #include "loadtest/images/image_feed.hpp"
 #include "loadtest/images/image_set.hpp"
+#include "tests/support/workload_fixture.hpp"
 
 namespace egt::test {
 

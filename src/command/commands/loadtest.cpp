@@ -13,8 +13,8 @@
 #include "command/run/measurement_run.hpp"
 #include "egt/core/text.hpp"
 #include "egt/ranks/agreement.hpp"
-#include "session/stop_signal.hpp"
 #include "loadtest/loadtest_workload.hpp"
+#include "session/stop_signal.hpp"
 
 namespace egt {
 namespace {

@@ -12,8 +12,8 @@
 #include <fmt/format.h>
 
 #include "egt/core/clock.hpp"
-#include "workload/common/worker_thread.hpp"
 #include "loadtest/images/image_feed.hpp"
+#include "workload/common/worker_thread.hpp"
 
 namespace egt {
 namespace {

@@ -149,9 +149,9 @@ std::string fault_text(const Record& record, const Json& start, bool name_host) 
   if (const auto step = value_at<std::int64_t>(fault, "step").value_or(-1); step >= 0)
     who += fmt::format(", step {}", step);
   std::string what = text_at(fault, "kind");
-  if (!text_at(fault, "where").empty())
-    what += fmt::format(" in {}, byte {}", text_at(fault, "where"),
-                        value_at<std::uint64_t>(fault, "offset").value_or(0));
+  if (!text_at(fault, "where").empty()) what += " in " + text_at(fault, "where");
+  if (const auto byte = value_at<std::uint64_t>(fault, "offset").value_or(0); byte > 0)
+    what += fmt::format(", byte {}", byte);
   const auto count = value_at<std::uint64_t>(fault, "count").value_or(1);
   if (count > 1) what += fmt::format(", {} elements", count);
   const bool provisional = value_at<bool>(fault, "provisional").value_or(false);

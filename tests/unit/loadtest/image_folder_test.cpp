@@ -16,8 +16,8 @@
 #define EGT_TEST_WITH_STB
 #endif
 
-#include "tests/support/image_fixture.hpp"
 #include "loadtest/images/image_file.hpp"
+#include "tests/support/image_fixture.hpp"
 
 namespace egt::test {
 namespace {

@@ -1,6 +1,6 @@
 #include "device/host/onednn/host_dnn.hpp"
-#include "tests/support/workload_fixture.hpp"
 #include "loadtest/load_test.hpp"
+#include "tests/support/workload_fixture.hpp"
 
 namespace egt::test {
 namespace {

@@ -138,6 +138,11 @@ TEST_F(ConsoleTest, AFaultIsAMessageWithRankDeviceAndStep) {
       "FAULT on rank 1 (GPU 1, NVIDIA H200), step 40: memory in block 3, byte 4096: expected 0x0, actual 0x1 "
       "(seen by patrol, blame certain)\n");
   EXPECT_EQ(results_.str(), before);
+  messages_.str("");
+  Record of_step = fixtures::fault(1, 40);
+  of_step.body["offset"] = 0;
+  (void)one.write(of_step);
+  EXPECT_THAT(messages_.str(), HasSubstr("memory in block 3: expected"));
 }
 
 TEST_F(ConsoleTest, EachStreamHasColoursOfItsOwn) {
