@@ -47,7 +47,7 @@ std::string late_stop_text(const Json& stop) {
 
 std::string restart_text(const Json& restart) {
   const std::string phase = text_at(restart, "phase");
-  return fmt::format("{} held all ranks up for {:.1f} s{}: restart {}, the run goes on at step {}",
+  return fmt::format("{} delayed all ranks for {:.1f} s{}: restart {}, the run continues at step {}",
                      who(restart), value_at<double>(restart, "seconds").value_or(0),
                      phase.empty() ? "" : fmt::format(" in {}", phase),
                      value_at<int>(restart, "number").value_or(1),

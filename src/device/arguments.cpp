@@ -287,7 +287,8 @@ Status check(const Arguments& operation, const SoftmaxLoss& call) {
   EGT_TRY(operation.check(logits.rows == 0 || logits.columns > 0, "logits have no columns"));
   EGT_TRY(
       operation.check(logits.rows <= most && logits.columns <= most, "logits have too many rows or columns"));
-  EGT_TRY(operation.check(call.labels == nullptr || call.first_label == 0, "first_label beside labels"));
+  EGT_TRY(operation.check(call.labels == nullptr || call.first_label == 0,
+                          "first_label and labels are both set"));
   return operation.check(std::isfinite(call.gradient_scale), "gradient_scale is not finite");
 }
 

@@ -45,7 +45,7 @@ Result<std::unique_ptr<LoadJob>> LoadTestSuite::make(const LoadTest& test) {
 Status LoadTestSuite::make_trial(std::int64_t number) {
   const LoadTest& test = tests_[static_cast<std::size_t>(number)];
   auto made = make(test);
-  EGT_TRY(meet(made.status(), {}, "loadtest: takes memory"));
+  EGT_TRY(meet(made.status(), {}, "loadtest: allocates memory"));
   LoadRun run;
   if (met_.goes_on()) {
     resources_.job = std::move(made.value());

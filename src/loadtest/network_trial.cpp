@@ -77,8 +77,8 @@ Status NetworkTest::open() {
   if (trains()) answers_.push_back({"momentum", LoadAnswerKind::state});
   for (const PassTensor& tensor : net_->replay_tensors()) answers_.push_back({net_->name_of(tensor)});
   EGT_TRY_ASSIGN(losses_, device_.allocate_pinned(static_cast<std::size_t>(test_.batch) * sizeof(float)));
-  ProgressBoard::Line& line = environment_.board.line("main");  // the next calls are slow on a slow host
-  line.go_on("loadtest: makes known images");
+  ProgressBoard::Line& line = environment_.board.line("main");  // the next calls are slow on a slow CPU
+  line.go_on("loadtest: generates known images");
   EGT_TRY(keep_known_images());
   line.go_on("loadtest: tries a pass");
   EGT_TRY(try_pass());

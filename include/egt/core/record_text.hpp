@@ -11,7 +11,7 @@ namespace egt {
 std::string loss_text(const Json& loss);
 /// "after SIGINT it was in step for 6.6 s, at step 5"
 std::string late_stop_text(const Json& stop);
-/// "rank 1 held all ranks up for 4.1 s in train: sums: restart 1, the run goes on at step 17"
+/// "rank 1 delayed all ranks for 4.1 s in train: sums: restart 1, the run continues at step 17"
 std::string restart_text(const Json& restart);
 /// "rank 1 on node7: step time 5.2 % above the median of its peers"
 std::string finding_text(const Json& finding);

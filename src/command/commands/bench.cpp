@@ -37,7 +37,8 @@ Status check_bench_injections(const std::vector<Injection>& injections, const Be
     if (injection.kind == slow && ceilings)
       return refuse(injection, "with --ceilings both sides would be slow; leave it out");
     if (injection.kind == slow && injection.ms)
-      return refuse(injection, "of a trial nobody knows the time before; use count, percent of its work");
+      return refuse(injection,
+                    "the duration of a trial is not known in advance; use count, percent of its work");
     if (injection.kind == hang && injection.layer)
       return refuse(injection, "bench hangs by its main thread only; leave layer out");
   }

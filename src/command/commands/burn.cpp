@@ -59,8 +59,8 @@ class BurnPurpose : public MainJob {
 Result<std::vector<Record>> read_evidence(const std::string& directory) {
   EGT_TRY_ASSIGN(Journals journals, read_journals(directory, JournalContent::evidence));
   if (journals.problems.empty()) return std::move(journals.records);
-  return Status(StatusCode::invalid_argument, fmt::format("--resume {}: {}; see what `report` makes of it",
-                                                          directory, journals.problems[0]));
+  return Status(StatusCode::invalid_argument,
+                fmt::format("--resume {}: {}; see the output of `report`", directory, journals.problems[0]));
 }
 
 /// Reads the evidence again, now that no other process can resume the run.

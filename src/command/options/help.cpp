@@ -144,10 +144,10 @@ std::string manual_page(std::string_view version) {
       ".SH SYNOPSIS\n\\fBmpirun \\-np\\fR \\fIN\\fR \\fBextreme_gpu_trainer\\fR [\\fICOMMAND\\fR] "
       "[\\fIoptions\\fR]\n"
       ".SH DESCRIPTION\nEach rank binds one GPU and loads all of it: training, transcendental functions, "
-      "products "
-      "over patrolled memory, exchange with the other ranks, and files. All results are checked bit for bit. "
+      "GEMMs "
+      "over tested memory, exchange with the other ranks, and files. All results are checked bit for bit. "
       "At the "
-      "end it says pass or fail, and which GPU is to blame. Where no GPU answers, the same runs on the "
+      "end it prints pass or fail, and identifies the faulty GPU. If no GPU responds, the same runs on the "
       "host's cores.\n"
       ".SH COMMANDS\n",
       version);
@@ -167,7 +167,7 @@ std::string manual_page(std::string_view version) {
   for (const Preset& preset : presets())
     text += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(preset.name), roff(preset.help()));
   text +=
-      ".SH FAULTS ON PURPOSE\n" + roff_block(injection_help()) + ".SH NOTES\n" + roff_block(closing_words());
+      ".SH INJECTED FAULTS\n" + roff_block(injection_help()) + ".SH NOTES\n" + roff_block(closing_words());
   text.pop_back();
   return text;
 }
@@ -259,7 +259,7 @@ std::string help_text(std::string_view command) {
     text += fmt::format("  {:<9} {}\n  {:<9} {}\n", row.name, row.help, "", row.example);
   text += '\n';
   if (known != "burn" && knows(known, of_load))
-    text += "It has smaller defaults of its own for what loads the devices, and says which.\n\n";
+    text += "It has its own smaller defaults for the load, and prints them.\n\n";
   text += help_lines(known);
   if (known == "burn") {
     text += "Presets (--preset NAME):\n";

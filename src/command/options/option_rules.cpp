@@ -97,7 +97,7 @@ Rules training_rules(BurnOptions& burn) {
                       {"loadtest cuda", "tf32"}})},
       {"load", of_burn,
        "the hottest verified mix, or the network alone, as if with --extreme-iterations 0, --memory 0 and "
-       "--no-io where these are not given ({})",
+       "--no-io if these are not given ({})",
        choice(train.load, {{"mix", LoadKind::mix}, {"train", LoadKind::train}})},
       {"pulse", of_burn,
        fmt::format(
@@ -144,7 +144,7 @@ Rules file_rules(FileOptions& file) {
   budget.json = [&file] { return file.budget ? Json(*file.budget) : Json("unlimited"); };
   budget.config = [&file] { return file.budget ? size_text(*file.budget) : "unlimited"; };
   return {
-      {"io-dir", of_training, "where each rank's test file is written (the working directory)",
+      {"io-dir", of_training, "directory of each rank's test file (the working directory)",
        text(file.directory, "DIR", "the path of a directory")},
       {"io-size", of_training,
        "bytes of that file ({}, host: {host}; with --ceilings {--ceilings cuda}, host: {--ceilings host}; at "
@@ -187,7 +187,8 @@ Rules check_rules(Options& o) {
   };
   return {
       {"coverage", of_load,
-       "full: every pass of training is computed twice, by two ranks of a device model where there are two, "
+       "full: every forward/backward pass is computed twice, by two ranks of a device model if there are "
+       "two, "
        "and compared; sampled: known-answer passes as --check-budget allows ({}; --load train: "
        "{--load=train})",
        with_defaults(choice(train.coverage, {{"full", Coverage::full}, {"sampled", Coverage::sampled}}),
@@ -311,7 +312,7 @@ Rules bench_rules(BenchOptions& bench) {
                             one, std::int64_t{65'536}),
                      {{"host", "1,8"}})},
       {"streams", of_bench,
-       "where multimodal's streams come into being: on each device, which gets the first one's timeline, or "
+       "where multimodal's streams are generated: on each device, which gets the first one's timeline, or "
        "all on the first device ({})",
        choice(bench.streams, {{"own", StreamOrigin::own}, {"first", StreamOrigin::first}})},
       {"gradient-compression", of_bench,
@@ -441,14 +442,14 @@ Rules common_rules(CommonOptions& common, RunOptions& run) {
       {"devices", of_runs | of_reproduce, "the device of each local rank (default: device = local rank)",
        wholes(common.devices, "0,2", "device numbers of 0 to 1023, as 0,2", {.distinct = false}, 0, 1023)},
       {"output", of_runs | of_compare,
-       "the run directory (extreme_gpu_trainer_runs/<UTC time>); of compare, and of loadtest where it ends "
-       "with .json: a JSON file (none); of compare where it ends with .html: a page with charts",
+       "the run directory (extreme_gpu_trainer_runs/<UTC time>); of compare, and of loadtest if it ends "
+       "with .json: a JSON file (none); of compare if it ends with .html: a page with charts",
        text(common.output, "PATH", "the path of a directory, or of compare's file"), Scope::config, false, 0,
        "-o"},
-      {"config", of_all, "options by long name from a TOML file; the command line is stronger (none)",
+      {"config", of_all, "options by long name from a TOML file; the command line overrides them (none)",
        text(common.config, "FILE", "the path of a TOML file"), Scope::command_line},
       {"preset", of_runs,
-       "the options of presets/NAME.toml; --config and the command line are stronger (none)",
+       "the options of presets/NAME.toml; --config and the command line override them (none)",
        preset(common.preset)},
       {"quick",
        of_burn,
@@ -480,7 +481,8 @@ Rules common_rules(CommonOptions& common, RunOptions& run) {
        "the verdict of each host, and lines for Slurm that drain those that failed (none)",
        text(common.nodes_file, "PATH", "the path of a file"), Scope::config},
       {"serve", of_injections,
-       "rank 0 shows the run while it goes on: a page, /metrics and /healthz at http://127.0.0.1:PORT/; any "
+       "rank 0 serves the live state of the run: a page, /metrics and /healthz at http://127.0.0.1:PORT/; "
+       "any "
        "other ADDRESS than this host's own needs EGT_SERVE_TOKEN (none)",
        serve(run.serve), Scope::config},
       {"log-level", of_runs, "log level: trace, debug, info, warning, error or off ({})",

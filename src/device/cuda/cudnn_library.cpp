@@ -54,7 +54,7 @@ std::string last_message() {
 Status check_count(std::int64_t count, std::string_view what) {
   if (count <= std::numeric_limits<std::int32_t>::max()) return {};
   return Status(StatusCode::unsupported,
-                fmt::format("cuDNN takes {} of less than 2^31 elements, not of {}", what, count));
+                fmt::format("cuDNN accepts {} of less than 2^31 elements, not of {}", what, count));
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ std::optional<HeartbeatLink> Call::turn() {
       continue;
     }
     const bool broke = frames.empty() && link.error() != 0;
-    tales_.push_back(tale_of(attempt->address, broke ? std::strerror(link.error()) : "somebody else"));
+    tales_.push_back(tale_of(attempt->address, broke ? std::strerror(link.error()) : "another program"));
     attempt = attempts_.erase(attempt);
   }
   while (next_ < addresses_.size() && (attempts_.empty() || seconds_to_next() <= 0)) begin_next();
@@ -164,7 +164,7 @@ Status Call::failure(StatusCode code) const {
 /// Connects to the lower ranks and accepts connections of the higher ones concurrently, until each has proved
 /// that it knows the token. The addresses of a rank are tried in order. The next one is tried when the
 /// earlier ones failed, or after `next_address_seconds`. Earlier attempts continue until one of them reaches
-/// the rank. An unreachable address therefore costs little time, and an address of another host is harmless.
+/// the rank. An unreachable address therefore costs little time, and an address of another node is harmless.
 ///
 /// Connections of unknown peers on `listener`, a listening socket, are dropped.
 class Meeting {
@@ -285,7 +285,7 @@ Result<Descriptor> listen_on(int family) {
   return socket;
 }
 
-/// Listens on both families if the host has both.
+/// Listens on IPv4 and IPv6 if the node has both.
 Result<Descriptor> listen_on_all() {
   auto both = listen_on(AF_INET6);
   return both.ok() ? std::move(both) : listen_on(AF_INET);

@@ -60,7 +60,7 @@ Status require_thread_multiple(int provided) {
 Result<std::string> own_hostname() {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) != 0)
-    return Status(StatusCode::unavailable, "the host has no name that gethostname can tell");
+    return Status(StatusCode::unavailable, "gethostname returns no name of this node");
   return std::string(name.data());
 }
 

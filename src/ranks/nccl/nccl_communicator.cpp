@@ -68,9 +68,9 @@ struct Link {
 
 Result<bool> Link::settled() {
   ncclResult_t state = ncclSuccess;
-  EGT_TRY(nccl_status(ncclCommGetAsyncError(native, &state), "tell its state", native));
+  EGT_TRY(nccl_status(ncclCommGetAsyncError(native, &state), "report its state", native));
   if (state == ncclInProgress) return false;
-  EGT_TRY(nccl_status(state, "go on", native));
+  EGT_TRY(nccl_status(state, "continue", native));
   return true;
 }
 
@@ -283,8 +283,8 @@ Result<std::unique_ptr<Communicator>> NcclCommunicator::split(int group) {
   if (link_->native) EGT_TRY(split_native(group, child));
   if (group < 0) return std::unique_ptr<Communicator>();
   if (child->native) {
-    EGT_TRY(nccl_status(ncclCommUserRank(child->native, &rank), "tell the rank", child->native));
-    EGT_TRY(nccl_status(ncclCommCount(child->native, &size), "tell the number of ranks", child->native));
+    EGT_TRY(nccl_status(ncclCommUserRank(child->native, &rank), "report the rank", child->native));
+    EGT_TRY(nccl_status(ncclCommCount(child->native, &size), "report the number of ranks", child->native));
   }
   link_->add_child(child);
   return std::unique_ptr<Communicator>(new NcclCommunicator(rank, size, child));
@@ -338,7 +338,7 @@ Result<std::string> make_nccl_unique_id() {
 Result<std::unique_ptr<Communicator>> open_nccl_communicator(const std::string& unique_id,
                                                              const RankPlace& place, double timeout_seconds) {
   int device = 0;
-  EGT_TRY(cuda_status(cudaGetDevice(&device), "tell the current GPU"));
+  EGT_TRY(cuda_status(cudaGetDevice(&device), "report the current GPU"));
   auto communicator = std::make_unique<NcclCommunicator>(place.rank, place.size,
                                                          std::make_shared<Link>(device, timeout_seconds));
   if (place.size > 1) {

@@ -53,9 +53,9 @@ constexpr Source sources_after_work[] = {
     {{"Files written", "GB/s", nullptr, false}, From::files, "bytes_written", 1e-9},
     {{"Files read", "GB/s", nullptr, false}, From::files, "bytes_read", 1e-9},
     {{"At the power cap", "% of time", nullptr, false}, From::throttle, "sw_power_cap", 100},
-    {{"Held down by heat", "% of time", nullptr, false}, From::throttle, "sw_thermal", 100},
-    {{"Held down by heat (hardware)", "% of time", nullptr, false}, From::throttle, "hw_thermal", 100},
-    {{"Held down by a power brake", "% of time", nullptr, false}, From::throttle, "hw_power_brake", 100},
+    {{"SW thermal slowdown", "% of time", nullptr, false}, From::throttle, "sw_thermal", 100},
+    {{"HW thermal slowdown", "% of time", nullptr, false}, From::throttle, "hw_thermal", 100},
+    {{"HW power brake slowdown", "% of time", nullptr, false}, From::throttle, "hw_power_brake", 100},
     {{"Load allowed by the limiter", "%", nullptr, false}, From::telemetry, "duty", 100},
     {{"Duty cycle of memory-resident GEMMs", "%", nullptr, false}, From::telemetry, "products_duty", 100}};
 
@@ -230,7 +230,7 @@ Status TimeLines::write(const Record& record) {
 
 void TimeLines::add(std::size_t kind, int rank, double time, double value) {
   if (!std::exchange(has_begun_, true)) began_ = time;
-  const double after = std::max(0.0, time - began_);  // host clocks differ
+  const double after = std::max(0.0, time - began_);  // clocks of nodes differ
   while (after / seconds_ >= static_cast<double>(max_buckets_)) halve();
   Line& line = lines_[kind][rank];
   const auto at = static_cast<std::size_t>(after / seconds_);

@@ -79,7 +79,7 @@ Status BenchTrialMaker::make_up(BenchJob* job) {
   const LoopPlan plan = plan_loop(step_ms_, context_.trial_seconds, multiple_);
   while (!measured_.interrupted) {
     const double own = job != nullptr ? static_cast<double>(job->missing()) : 0;
-    EGT_TRY_ASSIGN(const Meeting met, meet(std::array{own}, "bench: goes on"));
+    EGT_TRY_ASSIGN(const Meeting met, meet(std::array{own}, "bench: continues"));
     if (met.max(0) == 0) return {};
     if (job != nullptr) EGT_TRY(job->burst(1, plan.per_chunk * plan.per_burst).status());
   }

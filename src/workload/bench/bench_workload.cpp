@@ -16,7 +16,7 @@ namespace egt {
 namespace {
 
 /// A device is reported if it is slower than others of its model by this factor in all tests, and in this
-/// many tests or more. A host's cores are shared with other processes, so its limits are higher.
+/// many tests or more. On the host backend, other processes share the cores, so its limits are higher.
 constexpr double gpu_slowness_limit = 1.1, host_slowness_limit = 1.5;
 constexpr int gpu_fewest_tests = 1, host_fewest_tests = 2;
 
@@ -185,7 +185,7 @@ Status BenchSuite::open_job(BenchEntry& entry) {
     environment().records.warning(fmt::format("{}: {}", describe(trial), own.status().what()));
   Answers reported = own.ok() ? own.value() : Answers();
   reported.resize(count);
-  EGT_TRY(meet(own.status(), to_figures(reported), "bench: takes memory"));
+  EGT_TRY(meet(own.status(), to_figures(reported), "bench: allocates memory"));
   trials_without_memory_ += met_.lacks_memory;
   entry.failure = met_.failure;
   // The jobs of a divided network compare each part with its own repetition.

@@ -54,7 +54,7 @@ Status CeilingsSuite::make_trial(std::int64_t number) {
   std::vector<CeilingEntry> entries;
   for (const CeilingRow& row : trial.rows) entries.emplace_back().row = row;
   auto made = make_ceiling(world_, trial);
-  EGT_TRY(meet(made.status(), {}, "bench: takes memory"));
+  EGT_TRY(meet(made.status(), {}, "bench: allocates memory"));
   if (made.ok()) resources_.job = std::move(made.value());
   if (met_.goes_on()) EGT_TRY(measure(pace_of(parts_.trial_seconds, world_.is_gpu(), is_new), entries));
   resources_.job.reset();

@@ -19,8 +19,8 @@ constexpr std::uint64_t slice_grain = 64;
 /// collectives that it receives.
 constexpr int contribution_place = collective_kinds;
 
-/// Identity of a rank, so that a fault can name the host and device of any rank, and the results of its
-/// memory-resident GEMMs. Sent with every report.
+/// Identity of a rank, so that a fault record can identify the node and device of any rank, and the results
+/// of its memory-resident GEMMs. Sent with every report.
 struct Introduction {
   char hostname[256];
   char device_uuid[64];
@@ -165,7 +165,7 @@ Status CollectiveWorkload::enqueue(const Step& step) {
 
 Status CollectiveWorkload::enqueue_round(std::int64_t step) {
   if (enqueued_ - rounds_ == slots)
-    return {StatusCode::internal, "more rounds of collectives are under way than there is room for"};
+    return {StatusCode::internal, "more rounds of collectives are enqueued than there are slots"};
   Slot& slot = slots_[enqueued_ % slots];
   slot.step = step;
   slot.round = {.number = first_number_ + enqueued_ - rounds_before_,

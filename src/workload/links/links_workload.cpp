@@ -36,7 +36,7 @@ std::vector<LinkEndpoint> judged_ends(std::vector<LinkEndpoint> ends, const Envi
   return ends;
 }
 
-/// The buffers also need room for one grain per rank.
+/// The buffers must also hold one grain per rank.
 std::uint64_t memory_of(const LinksOptions& options, std::size_t ranks) {
   return std::max<std::uint64_t>(options.size, ranks * size_grain);
 }
@@ -175,8 +175,7 @@ Status LinksWorkload::make_pair(std::int64_t trial, PairResult& result) {
     result.side_b = b.side;
   }
   if (result.state == lost && result.why.empty())
-    result.why =
-        fmt::format("rank {} or rank {} could not make it, as its warning tells", result.a, result.b);
+    result.why = fmt::format("rank {} or rank {} could not measure it; see its warning", result.a, result.b);
   return {};
 }
 

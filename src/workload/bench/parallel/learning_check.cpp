@@ -23,7 +23,7 @@ std::string LearningCheck::failure(bool must_fall) const {
   if (not_finite_ >= 0)
     return fmt::format(
         "the loss of step {} is not finite: training diverges, or a device is wrong; burn repeats the steps "
-        "and tells which",
+        "and identifies it",
         not_finite_);
   if (steps_ < fewest_steps || !must_fall) return "";
   const double first =
