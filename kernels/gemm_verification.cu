@@ -254,8 +254,9 @@ __global__ void __launch_bounds__(exact_threads)
   if (place < VerifyExactGemm::max_located_rows) sums->row[place] = row;
 }
 
-/// Computes each element of the wrong rows again, one column per warp. Usually there is none. Each column
-/// starts at another row, so that the first wrong elements of a wrong tile are of all its rows and columns.
+/// Computes each element of the wrong rows again, one column per warp. Usually no row is wrong. Each column
+/// starts at a different row, so that the few elements reported first cover all rows and columns of a wrong
+/// tile.
 __global__ void __launch_bounds__(exact_threads)
     locate_wrong_kernel(const Gemm gemm, const ExactSums* sums, GemmMismatches* report) {
   constexpr unsigned warps = exact_threads / 32;

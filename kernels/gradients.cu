@@ -155,8 +155,8 @@ __device__ __forceinline__ const T* stage_row(const MatrixView& x, std::int64_t 
   return reinterpret_cast<const T*>(staged);
 }
 
-/// Each thread handles one output, each block one tile of rows. The taps of an output read elements anywhere
-/// in a row of x, which is therefore staged in shared memory if it fits.
+/// Each thread handles one column of z in a tile of rows, one tile per blockIdx.y. The taps of a column read
+/// elements anywhere in a row of x. The row is therefore staged in shared memory if it fits.
 template <typename T, bool staged>
 __global__ void __launch_bounds__(loss_threads)
     loss_gradient_kernel(const LossGradient call, std::int64_t tile_rows,

@@ -26,7 +26,7 @@ constexpr std::size_t scratch_bytes = std::size_t{16} << 20;
 /// Max columns of a matrix whose column sums fit the scratch.
 constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
 
-/// Success if the program holds machine code for the current device.
+/// Success if the program contains code for the current device.
 [[nodiscard]] int probe();
 /// True if the loaded code supports programmatic dependent launch (compute capability 9): blocks start before
 /// the previous kernel ends.

@@ -63,7 +63,7 @@ __device__ __forceinline__ void check_four(Found& found, const WordBlock& block,
   if (difference != 0) add_four(found, block.base, low, expected, actual, report);
 }
 
-/// Resident blocks per multiprocessor: fewer registers per thread leave room for concurrent kernels.
+/// Resident blocks per multiprocessor: fewer registers per thread leave registers for concurrent kernels.
 constexpr unsigned words_residents = 3;
 
 /// Clears and returns this thread's entry in the block's array.

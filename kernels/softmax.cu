@@ -8,8 +8,9 @@ namespace {
 
 constexpr int softmax_threads = math::softmax_sums;
 
-/// Combines one value per thread: value i becomes combine(value i, value (i + n)), n = 128, .., 1. All
-/// threads get value 0. `shared` must be used by one call only.
+/// Tree reduction over the block in a fixed order, so that the result is deterministic: value i becomes
+/// combine(value i, value (i + n)) for n = 128, 64, .., 1. All threads get the result. Each call needs its
+/// own `shared`, softmax_threads elements.
 template <typename T, typename Combine>
 __device__ __forceinline__ T combine_threads(T value, T* shared, const Combine& combine) {
   const int thread = static_cast<int>(threadIdx.x);

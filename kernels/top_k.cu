@@ -2,7 +2,8 @@
 
 // Radix selection: elements are counted by the digits of their keys, highest first, which gives the key of
 // the smallest selected one. Then each chunk's elements above and at that key are counted, so that each block
-// knows its first output position. Counts do not depend on their order, so the bits do not either.
+// knows its first output position. Integer counts do not depend on the order of the threads, so the output is
+// deterministic.
 
 namespace egt::kernels {
 namespace {

@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(gather_threads) gather_kernel(const GatherArgu
   }
 }
 
-/// Values per access: the largest width that is aligned in every row of the inputs and of the output.
+/// Values per access: the max width that is aligned in every row of the inputs and of the output.
 int pack_numbers(const StreamFusion& call) {
   for (int n = 4; n > 1; n /= 2) {
     const std::uintptr_t bytes = static_cast<std::uintptr_t>(n) * sizeof(float);

@@ -135,8 +135,9 @@ struct BinnedPoints {
   std::uint16_t regions[binned_at_once];
 };
 
-/// Converts the counts of regions to the begin of each region's points in the block, and reserves space in
-/// the bins. `bases`: offset from that begin to the reserved space, per region of the thread. Returns the
+/// Replaces the block's counts per region by their exclusive prefix sums, and reserves space in the bins.
+/// `begins`: in, the counts; out, the index of each region's first point within the block. `bases`: per
+/// region of this thread, what to add to such an index to get the place in the bin. Returns the block's
 /// number of points.
 __device__ __forceinline__ std::uint32_t take_room(const VoxelScratch& scratch,
                                                    std::uint32_t (&begins)[max_regions],

@@ -15,7 +15,7 @@ double gamma(std::int64_t k, double unit_roundoff) {
 }
 
 /// Error of subnormal results: half their spacing, or the whole smallest normal number if they may be flushed
-/// to zero (every converter keeps those of fp16).
+/// to zero (no conversion flushes those of fp16).
 double underflow_error(ElementType type) {
   return type == ElementType::f64 ? DBL_MIN : type == ElementType::f16 ? 0x1p-25 : 0x1p-126;
 }
@@ -48,8 +48,8 @@ double largest_finite(ElementType type) {
   }
 }
 
-/// Error sources of the sums:
-/// - fp32 units round by 2^-24 per sum, or truncate by 2^-23.
+/// Error sources of the sums (the formula must cover all of them):
+/// - fp64 units round by 2^-53 per sum. fp32 units round by 2^-24 per sum, or truncate by 2^-23.
 /// - Tensor cores multiply exactly, align the terms of a block of four or more with its max term, truncate
 ///   them at 2^-23 of that term or below, and normalize. For blocks of four: 6 errors of 2^-23 for 4 terms,
 ///   below 2^-22 per term (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores",

@@ -27,7 +27,7 @@ struct Range {
   int mantissa;
   bool is_negative = true;  ///< or positive
 };
-/// e of subnormal numbers: 0.m * 2^(1 - bias)
+/// Marker in `Range::exponent` for subnormal numbers, 0.m * 2^(1 - bias).
 constexpr int subnormal = -10000;
 
 constexpr OperandBand::Bits bits_of(const Format& f, const Range& r) {
@@ -52,11 +52,11 @@ constexpr OperandBand exact(const Format& f, const char* name, const Range& a, c
           unit_of(f, a) + unit_of(f, b),
           a.exponent == subnormal};
 }
-/// All mantissa bits.
+/// A band with all mantissa bits. Its sums are rounded, so only sampled rows can be verified.
 constexpr OperandBand sampled(const Format& f, const Range& range) {
   return {f.precision, "all bits, sampled rows", false, bits_of(f, range), bits_of(f, range)};
 }
-/// With a as after a ReLU.
+/// The same band with operand a as after a ReLU: 0 instead of negative elements.
 constexpr OperandBand rectified(OperandBand band) {
   if (band.precision == Precision::fp64)
     band.a.keep &= ~0xFFFFFFFFull;  // so that an element's 0 is one word's
@@ -65,9 +65,10 @@ constexpr OperandBand rectified(OperandBand band) {
   return band;
 }
 
-// The root mean square of the sums is sqrt(terms) times those of the operands, in units. Seven times that
-// stays below 2^24 for fp32 sums, 2^14 for fp8 (some tensor cores keep 14 bits), and 2^44 for fp64: its
-// checksums, in fp64, are up to 2^53.
+// In exact bands, all sums must fit the accumulator. A sum of k products has a root mean square of sqrt(k)
+// times those of both operands, in multiples of the band's granule. Seven times that stays below 2^24 for
+// fp32 accumulators and below 2^14 for fp8, since some tensor cores keep 14 bits. It stays below 2^44 for
+// fp64, so that the verification's weighted sums stay below 2^53.
 constexpr const char *mantissa_a = "mantissa of a", *mantissa_b = "mantissa of b", *mantissas = "mantissas",
                      *exponents = "exponents, a positive", *extremes = "a small, b large",
                      *subnormals = "a subnormal, b large";
@@ -147,9 +148,10 @@ std::span<const OperandBand> operand_bands() {
   return bands;
 }
 
-/// A verification of every element draws less power than a GEMM: with exact operands only, an H200 drew 672 W
-/// instead of 679 W. Operands with all bits take more energy per operation than rectified ones, so they cost
-/// rate at a power limit.
+/// Cycles through exact, all-bits and rectified bands, to balance coverage and load. Verifying every element,
+/// as in exact bands, draws less power than a GEMM: with exact bands alone, an H200 drew 672 W instead of 679
+/// W. Operands with all bits need more energy per operation than rectified ones, which lowers the rate at a
+/// power limit.
 std::size_t band_in_turn(Precision precision, std::uint64_t number, const std::set<std::size_t>& left_out) {
   constexpr std::uint64_t cycle = 3, exact_at = 0, rectified_at = 2;
   std::vector<std::size_t> exact;

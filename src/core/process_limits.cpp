@@ -18,7 +18,8 @@
 namespace egt {
 namespace {
 
-/// Thread limits of the process's control group and its ancestors: "pids.max 24 (24 in use)".
+/// Thread limits of the process's control group and its ancestors: "pids.max 24 (24 in use) of the control
+/// group /a".
 std::vector<std::string> group_limits() {
   std::vector<std::string> limits;
   for (const ControlGroup& group : control_groups("/", "pids"))

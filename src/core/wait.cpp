@@ -9,8 +9,8 @@ namespace egt {
 namespace {
 
 constexpr double spin_seconds = 20e-6, first_sleep_s = 10e-6;
-/// In a long wait, a sleep is a share of the elapsed time: a wait of seconds must not wake 1000 times a
-/// second.
+/// Sleeps double up to 1 ms, so that a short wait ends promptly. In a longer wait, a sleep is 1/16 of the
+/// elapsed time, up to 4 ms, so that the thread wakes at most 250 times per second.
 constexpr double longest_sleep_s = 1e-3, share_of_wait = 1.0 / 16, longest_in_long_wait_s = 4e-3;
 
 Status why_ended(const WaitLimits& limits, double elapsed) {

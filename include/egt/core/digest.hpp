@@ -11,8 +11,8 @@
 
 namespace egt {
 
-/// A 128-bit digest of 32-bit words that depends on every bit and its position. It is a sum modulo 2^64, so
-/// any order of summation (threads, blocks) gives the same value.
+/// A 128-bit digest of 32-bit words that depends on every bit and its position. It has two 64-bit halves.
+/// Each is a sum modulo 2^64, so any order of summation (threads, blocks) gives the same value.
 struct Digest {
   std::uint64_t a = 0;
   std::uint64_t b = 0;
@@ -38,7 +38,7 @@ EGT_HD void add_to_digest(std::uint64_t& a, std::uint64_t& b, std::uint64_t inde
   b += std::uint64_t{y} * (place2 | 1u);
 }
 
-/// A marker that takes the place of a digest: the words of a solid pattern with `number` as its parameter.
+/// A marker that replaces a digest: the words of a solid pattern with `number` as its parameter.
 constexpr Digest stamp(std::uint32_t number) {
   const std::uint64_t twice = std::uint64_t{number} << 32 | number;
   return {twice, twice};

@@ -7,8 +7,8 @@
 namespace egt {
 
 /// Injected fault in the words of a tensor or region. Word (first + i * stride) modulo the number of words,
-/// for i < `count`, becomes (word & keep) ^ mask. keep == ~0 flips bits; keep == 0 sets the word to `mask`
-/// (such as a NaN).
+/// for i < `count`, becomes (word & keep) ^ mask. If `keep` is ~0, bits are flipped. If it is 0, the word is
+/// set to `mask` (such as a NaN).
 struct Flip {
   std::uint64_t first = 0;
   std::uint64_t count = 1;

@@ -9,9 +9,9 @@
 namespace egt {
 
 /// A range of values of the operands of memory-resident GEMMs, d = a b^T. In exact bands, every product is a
-/// whole number of `granule`, and sums of up to `largest_exact_terms` products are exact in the accumulator,
-/// in any order. Wrong elements are then detected by sums of rows, without a tolerance. Of the GEMMs of other
-/// bands, random rows are recomputed.
+/// multiple of `granule`, and sums of up to `largest_exact_terms` products are exact in the accumulator, in
+/// any order. Wrong elements are then detected by sums of rows, without a tolerance. In other bands, random
+/// rows are recomputed.
 struct OperandBand {
   /// Bits of an element.
   struct Bits {
@@ -32,7 +32,7 @@ constexpr std::int64_t largest_exact_terms = 8192;
 
 std::span<const OperandBand> operand_bands();
 
-/// The band of the `number`th operands in a precision, by index in operand_bands(). Of three, one is exact,
+/// The band of the `number`th operands in a precision, by index in operand_bands(). One of three is exact,
 /// one has all bits, and one is rectified. `left_out`: exact bands that are not used.
 std::size_t band_in_turn(Precision precision, std::uint64_t number, const std::set<std::size_t>& left_out);
 

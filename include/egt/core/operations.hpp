@@ -102,10 +102,10 @@ struct VerifyGemm {
 
 /// As VerifyGemm, for operands of an exact OperandBand, at the cost of reading the matrices once. With pseudo
 /// random weights w, each row of d must have the sum d w = a (b^T w), and each element must be a multiple of
-/// the band's granule. All sums are exact, so any wrong bit is detected. Of up to `max_located_rows` wrong
-/// rows, each element is computed again. Elements of other wrong rows, and right ones of wrong rows, do not
-/// count as compared. a not transposed, b transposed, no scales or bias; k and n: multiples of 16, up to
-/// `max_exact_columns`; rows without gaps.
+/// the band's granule. All sums are exact, so any wrong bit is detected. Each element of up to
+/// `max_located_rows` wrong rows is computed again. Elements of other wrong rows, and right ones of wrong
+/// rows, do not count as compared. a not transposed, b transposed, no scales or bias; k and n: multiples of
+/// 16, up to `max_exact_columns`; rows without gaps.
 struct VerifyExactGemm {
   static constexpr const char* name = "verify_exact_gemm";
   static constexpr int max_located_rows = 64;
@@ -256,8 +256,8 @@ struct Verify {
   WordsView words;
   Pattern expected;
   Mismatches* report = nullptr;
-  /// Injected fault: the multiprocessor (CPU of the host) that compares word `first` computes the pattern
-  /// wrong there.
+  /// Injected fault: the expected value of word `first` is computed wrong, as by a faulty multiprocessor (on
+  /// the host backend, CPU). The memory itself is not changed.
   Flip miscomputed = {.count = 0};
 };
 
@@ -307,8 +307,8 @@ struct SineExponential {
 };
 
 /// Known work on every multiprocessor, or on every CPU that the control group admits. A voter answers once in
-/// a round; one that has no room to run may be missed, and the same call again reaches it. Each sub-partition
-/// runs `iterations` of every unit's work.
+/// a round; one that has no free resources may be missed, and the same call again reaches it. Each
+/// sub-partition runs `iterations` of every unit's work.
 struct UnitVote {
   static constexpr const char* name = "unit_vote";
   std::uint64_t seed = 0;  ///< of the operands

@@ -96,11 +96,11 @@ struct PatternBlock {
   }
 };
 
-/// As PatternBlock, for `operands`. Each word has a hash of its own: with shared ones, the terms of a GEMM's
-/// sum would repeat, and the sum would be larger.
+/// As PatternBlock, for `operands`. Each word has its own hash, because repeated terms would make a GEMM's
+/// sums larger.
 struct OperandBlock {
-  /// Of the words with even and odd index: the random bits, the bits that are 1, and the sign bits of the
-  /// elements that are 0 instead of negative.
+  /// Bit masks of the words with even and with odd index. `keep`: random bits. `fixed`: bits that are always
+  /// 1. `zeroed`: sign bits of the elements that become 0 instead of negative.
   struct Bits {
     std::uint32_t keep_even = 0, fixed_even = 0, keep_odd = 0, fixed_odd = 0, zeroed_even = 0, zeroed_odd = 0;
   };

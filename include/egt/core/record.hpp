@@ -72,7 +72,7 @@ struct Finding {
   int rank = -1;     ///< -1: all ranks
   std::string hostname;
   std::string device_uuid;
-  std::string where;               ///< affected metric, as text: "step time", "clocks held down by heat"
+  std::string where;               ///< affected metric, as text: "step time", "clocks throttled"
   std::string text;                ///< event in one line for people
   std::optional<double> expected;  ///< the limit or the peers' value; in the unit of `text`
   std::optional<double> actual;

@@ -16,7 +16,7 @@ enum class StatusCode {
   ok,
   invalid_argument,  ///< wrong usage: an option, a config file (exit 2)
   unavailable,       ///< missing in the environment: device, library, permission (exit 3)
-  unsupported,       ///< this device or build cannot do it; `what` says why (exit 3)
+  unsupported,       ///< this device or build cannot do it; `what` has the reason (exit 3)
   out_of_memory,     ///< device or host memory (exit 3)
   no_space,          ///< the file system is full (exit 3)
   io_error,          ///< a system call on a file failed

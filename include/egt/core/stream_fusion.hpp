@@ -30,7 +30,7 @@ inline std::size_t fusion_scratch_bytes(const FusionShape& shape) {
   return static_cast<std::size_t>(shape.batch * shape.streams * shape.steps) * sizeof(math::Bracket);
 }
 
-/// Min memory traffic of a fusion in bytes, for increasing times spread evenly over the timeline. Times,
+/// Min memory traffic of a fusion in bytes, for increasing times at equal distances over the timeline. Times,
 /// timeline and the used samples (up to two per step) are read once, results are written once.
 inline std::uint64_t fusion_bytes(const FusionShape& shape) {
   std::int64_t bytes = shape.steps * static_cast<std::int64_t>(sizeof(double)) +

@@ -6,7 +6,8 @@
 #include <string_view>
 #include <system_error>
 
-/// Parses and escapes foreign text: names of hosts, devices and files, text of users, libraries and programs.
+/// Parses and escapes foreign text: hostnames, names of devices and files, text of users, libraries and
+/// programs.
 namespace egt {
 
 /// Replaces invalid UTF-8 by U+FFFD.

@@ -38,7 +38,8 @@ class Heartbeat {
   /// Receives pending input. If there is none, waits up to `wait_seconds` for a text, a goodbye, the end of a
   /// peer, or `wake`.
   virtual void poll(double wait_seconds) = 0;
-  /// Waits up to `wait_seconds` until the hosts of all connected peers received the newest text; true if so.
+  /// Waits up to `wait_seconds` until the TCP stacks of all connected peers acknowledged the newest text;
+  /// true if so.
   virtual bool flush(double wait_seconds) = 0;
   /// Ends the `poll` in progress, or the next one. Any thread.
   virtual void wake() = 0;

@@ -17,7 +17,7 @@ Result<int> cuda_device_count();
 std::string cuda_unavailable_reason();
 
 /// Opens the GPU with CUDA index `index`, from 0, and makes it the calling thread's current CUDA device.
-/// Errors: unavailable if it does not exist, or if this program contains no machine code for it.
+/// Errors: unavailable if it does not exist, or if this program contains no code for it.
 Result<std::unique_ptr<Device>> open_cuda_device(int index);
 
 /// Linked runtime version, and the newest that the driver supports (empty without a driver): "13.0".

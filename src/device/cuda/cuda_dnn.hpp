@@ -12,8 +12,8 @@ namespace egt {
 /// them. unavailable: built without cuDNN, or the library fails to start. The calling thread's current CUDA
 /// device becomes that of `device`. Threads may share the result if each uses its own operations and streams.
 ///
-/// cuDNN loads an operation's GPU code at its first use: enqueue it once before it is captured in a CUDA
-/// graph or timed.
+/// cuDNN loads an operation's GPU code at its first use. Enqueue it once before you time it or capture it in
+/// a CUDA graph.
 Result<std::unique_ptr<Dnn>> open_cuda_dnn(Device& device);
 
 }  // namespace egt

@@ -23,8 +23,8 @@ class GemmPlanner {
   GemmPlanner();
   ~GemmPlanner();
 
-  /// Enqueues the GEMM. Its m, n and k are above 0 and it passed check_gemm. unsupported: cuBLASLt has no
-  /// algorithm for it.
+  /// Enqueues the GEMM. m, n and k must be above 0, and check_gemm must have accepted it. unsupported:
+  /// cuBLASLt has no algorithm for it.
   Status multiply(const Gemm& gemm, CudaStream& stream);
 
  private:

@@ -48,7 +48,7 @@ Result<ConvolutionDesc> describe(const ConvolutionShape& shape) {
 /// Chooses the first algorithm in the heuristic's order of estimated speed that is deterministic, has the
 /// precision, and fits the workspace limit. If none fits, it chooses the one with the smallest workspace. The
 /// heuristic is the same on every device of a model. Timed autotuning is not, and ranks' bits would differ.
-/// ask(handle, desc, room, &count, results): the heuristic; workspace(handle, desc, algorithm, &bytes).
+/// ask(handle, desc, capacity, &count, results): the heuristic; workspace(handle, desc, algorithm, &bytes).
 template <typename Found, typename Count, typename Ask, typename Workspace>
 auto choose(cudnnHandle_t handle, const ConvolutionShape& shape, std::string_view product, Count&& most,
             Ask&& ask, Workspace&& workspace) -> Result<MemoryGemmPlan<decltype(Found::algo)>> {

@@ -143,9 +143,9 @@ Result<MemoryInfo> HostDevice::memory() const {
                     .others_bytes = left - std::min(left, available)};
 }
 
-/// Allocated pages count as used only once they are written. So ranks that allocate at the same time all see
-/// the same available memory. Each rank is limited to its share of the memory available when the device was
-/// opened, or of that available now.
+/// Allocated pages count as used only once they are written. Ranks that allocate at the same time would all
+/// see the same available memory. The limit is therefore the unused part of the share that this rank had when
+/// it opened the device, or an equal share of the memory available now if that is larger.
 std::uint64_t HostDevice::available_to_rank(const NodeMemory& node) const {
   const std::uint64_t unused = available_at_open_ - std::min(available_at_open_, allocated_bytes_.load());
   return std::min(node.available_bytes, std::max(unused, node.available_bytes / local_size_));

@@ -29,11 +29,12 @@ class HostLoadSampler {
 /// The node's ECC errors (EDAC) cannot be separated by rank, so one rank per node counts them for all.
 enum class NodeErrors { counted, left_to_another };
 
-/// The host as a device: utilization of `cpus` (empty: all) and their mean clock, the node's memory, the max
-/// CPU temperature (hwmon's coretemp, k10temp, zenpower; else a CPU thermal zone), power, energy and power
-/// limit of all packages (RAPL, if this user may read it; energy counts from here), and ECC errors (EDAC).
-/// Utilization and power cover the time since the last `read`, initially since opening. They are empty if no
-/// kernel tick has passed. `root`: the directory that contains `proc` and `sys`.
+/// The host as a device: utilization of `cpus` (empty: all), their mean clock, the node's memory and ECC
+/// errors (EDAC). The temperature is the max of all CPUs, from hwmon (coretemp, k10temp, zenpower) or a CPU
+/// thermal zone. Power, energy and power limit are those of all packages (RAPL, if this user may read it).
+/// Energy counts from here. Utilization and power cover the time since the last `read`, initially since
+/// opening. They are empty if no kernel tick has passed. `root`: the directory that contains `proc` and
+/// `sys`.
 std::unique_ptr<Sensor> open_host_sensor(std::vector<int> cpus = {}, std::filesystem::path root = "/",
                                          NodeErrors errors = NodeErrors::counted);
 

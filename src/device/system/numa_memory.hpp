@@ -21,7 +21,7 @@ class NumaMemory {
   const std::vector<int>& nodes() const { return nodes_; }
   /// Memory first touched by this thread from now on is allocated on `node`. `unavailable`: not permitted.
   Status bind_thread(int node);
-  /// Restores allocation on the node where this thread runs.
+  /// Restores allocation on the NUMA node of the current CPU.
   void release_thread();
   /// The node that contains all pages of this memory; std::nullopt if there are several or it is unknown.
   std::optional<int> node_of(const void* data, std::size_t bytes) const;

@@ -36,8 +36,8 @@ struct GemmRounding {
   double quantum = 0;      ///< for results below the normal range, which may be flushed to zero
   double largest = 0;      ///< max finite element; above it, infinity is right
   double largest_sum = 0;  ///< max finite partial sum
-  /// Min magnitude that the bound assumes for an operand: tensor cores align subnormal operands as if they
-  /// were the min normal number; 0: no minimum.
+  /// Min magnitude that the bound assumes for an operand, because tensor cores align subnormal operands as if
+  /// they were the min normal number. 0: no minimum.
   double operand_floor = 0;
   bool has_relu = false;  ///< max(sum + bias, 0): a NaN or an overflow may have become 0
 

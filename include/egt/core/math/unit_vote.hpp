@@ -139,7 +139,7 @@ EGT_HD std::uint32_t double_fold(std::uint32_t hash, double value) {
   return fold(fold(hash, static_cast<std::uint32_t>(bits)), static_cast<std::uint32_t>(bits >> 32));
 }
 
-// The same bits on every IEEE 754 machine
+// The same bits on all IEEE 754 hardware.
 
 EGT_HD std::uint32_t vote_integer(const VoteLane& lane) {
   std::uint32_t hash = 0;
@@ -158,7 +158,7 @@ EGT_HD std::uint32_t vote_integer(const VoteLane& lane) {
   return hash;
 }
 
-/// Lanes diverge: 8 cases, then up to 7 turns.
+/// Lanes diverge: 8 cases, then up to 7 iterations.
 EGT_HD std::uint32_t vote_branch(const VoteLane& lane) {
   std::uint32_t hash = 0;
   for (int i = 0; i < lane.iterations; ++i) {

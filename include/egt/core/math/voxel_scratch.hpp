@@ -24,7 +24,7 @@ struct VoxelRegions {
   std::uint32_t room = 0;  ///< points per bin
 
   /// Uses as many tiles per region as a label can hold, but with a mean number of points that leaves a bin
-  /// room for variation. A bin of uniformly distributed points (Poisson) hardly ever gets more than `room`.
+  /// space for variation. A bin of uniformly distributed points (Poisson) hardly ever gets more than `room`.
   VoxelRegions(std::uint64_t points, std::uint64_t tiles) {
     constexpr double max_mean = 3000.0;
     for (std::uint32_t bits = math::TilePoint::label_bits + 1; bits-- > 0;) {

@@ -36,8 +36,8 @@ class HostPrimitive {
   HostPrimitive(const dnnl::engine& engine, int threads, dnnl::primitive primitive,
                 const dnnl::memory::desc& scratchpad, std::vector<PrimitiveArgument> arguments);
 
-  /// Runs on the stream's thread and waits for completion. `data`: one address per argument, in order;
-  /// surplus ones are ignored.
+  /// Runs on the stream's thread and waits for completion. `data`: one address per argument of the
+  /// constructor, in that order. Further addresses are ignored.
   Status run(HostStream& stream, std::span<void* const> data) const;
 
  private:
