@@ -12,8 +12,9 @@
 /// be in order if the run has several parts.
 namespace egt {
 
-/// Whether every such record is kept: kinds of evidence, and notices with the counts of a reproducer. Of
-/// other kinds, only the last progress and the end record are kept.
+/// Whether all records of this record's kind are kept for the verdict. These are start, fault, finding, loss,
+/// restart, injection and late-stop records, and notices with the counts of a reproducer. Otherwise only the
+/// last progress record and the end record are kept.
 bool is_lasting(const Record& record);
 
 /// One rank's remaining records of one part of the run.
@@ -36,10 +37,10 @@ const Json& first_start(const ByRank& ranks);
 /// a rank's start record belong to the previous part, if there is one.
 std::vector<ByRank> parts_of(const std::vector<Record>& records);
 
-/// Why the records are not the complete records of one run with `size` ranks, one line per reason. Each part
-/// needs a start record of every rank, all with the same run id. If `is_over`, this includes the last part.
-/// Otherwise a rank without records in the last part counts as lost, not as missing. Journals of earlier
-/// versions have no run id, so only their other fields are compared.
+/// Lines that state why the records are not the complete records of one run with `size` ranks; empty if they
+/// are. Each part needs a start record of every rank, all with the same run id. If `is_over`, this includes
+/// the last part. Otherwise a rank without records in the last part counts as lost, not as missing. Journals
+/// of earlier versions have no run id, so only their other fields are compared.
 std::vector<std::string> missing_evidence(const std::vector<ByRank>& parts, int size, bool is_over);
 
 /// Records of one kind, sorted by time and then by emitting rank.

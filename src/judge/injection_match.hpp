@@ -26,8 +26,8 @@ std::optional<Detector> slow_detector(const Record& record);
 /// order), then any other that occurred. Entry: {planned, kind, rank, step, struck_step, where, mask,
 /// first_word, found}. `planned` is the option text; unknown values are null. An injection is found if it
 /// occurred and a matching fault followed. One fault can match several injections, since a detector reports
-/// once per check. Host clocks differ, so a fault may precede its injection by up to one second. Some kinds
-/// are detected differently, on the injection's rank: see FoundBy.
+/// once per check. Clocks of nodes differ, so a fault may precede its injection by up to one second. Some
+/// kinds are detected differently, on the injection's rank: see FoundBy.
 Json injection_outcomes(const std::vector<Record>& records);
 
 /// One line per outcome that was not found.

@@ -49,7 +49,7 @@ class Nodes {
       Node& node = add(rank);
       node.is_done = node.is_done && came_to_the_end(rank);
     }
-    // A rank on another host that was lost early left no record of its own.
+    // A rank on another node that was lost early left no record of its own.
     for (const Json& loss : member(result, "losses"))
       if (!id_of_.contains(rank_of(loss)) && !text_at(loss, "hostname").empty()) add(loss).is_done = false;
     for (const Json& entry : member(result, "results"))
@@ -94,7 +94,7 @@ class Nodes {
  private:
   Node& add(const Json& rank) {
     const Node node{.hostname = text_at(rank, "hostname"), .slurm_name = text_at(rank, "slurm_node")};
-    // Containers on several nodes may share a host name; Slurm's names are unique.
+    // Containers on several nodes may share a hostname; Slurm's names are unique.
     const std::string id = node.slurm_name.empty() ? node.hostname : node.slurm_name;
     id_of_[rank_of(rank)] = id;
     if (nodes_.try_emplace(id, node).second) order_.push_back(id);
@@ -135,7 +135,7 @@ bool is_address(const std::string& host) {
   return host.find(':') != std::string::npos || ::inet_pton(AF_INET, host.c_str(), &address) == 1;
 }
 
-/// The name in Slurm's configuration: `SLURMD_NODENAME` of its ranks, else the host name without its domain.
+/// The name in Slurm's configuration: `SLURMD_NODENAME` of its ranks, else the hostname without its domain.
 std::string slurm_name_of(const Json& node) {
   if (const std::string name = text_at(node, "slurm_node"); !name.empty()) return name;
   const std::string host = text_at(node, "hostname");

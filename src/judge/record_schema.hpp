@@ -41,7 +41,7 @@ struct StartBody {
   std::string no_telemetry;  ///< why the device is not monitored; empty: it is monitored
   std::string run_id;  ///< the same on all ranks and in all parts of a run; empty: from an earlier version
   int part = 0;        ///< number of this part of the run: 0, plus 1 per resume
-  int process = 0;     ///< process id on its host
+  int process = 0;     ///< process id on its node
 };
 Json to_json(const StartBody& body);
 

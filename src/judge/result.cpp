@@ -204,8 +204,8 @@ bool is_whole(const RankRecords& rank) {
   return rank.end && text_at(rank.end->body, "reason") != "signal";
 }
 
-/// Work done and verified, summed over all ranks and parts of the run, by kind and precision. A single unit
-/// is that of the rank with the least.
+/// Work done and verified, summed over all ranks and parts of the run, by kind and precision. For votes of
+/// one unit, `verified` is the min over the ranks.
 std::map<std::string, std::map<std::string, WorkShare>> work_shares(const std::vector<ByRank>& parts) {
   const std::string one_unit = to_string(WorkKind::vote_one_unit);
   std::map<std::string, std::map<std::string, WorkShare>> all;

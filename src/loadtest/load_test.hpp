@@ -72,8 +72,8 @@ struct LoadJobFigures {
   std::string bottleneck;      ///< one sentence; empty: none known
 };
 
-/// A test on this rank. All ranks make the same calls in the same order. Calls that wait have a deadline. One
-/// thread.
+/// A test on this rank. All ranks make the same calls in the same order. Calls that wait have a deadline.
+/// Used by one thread at a time.
 class LoadJob {
  public:
   virtual ~LoadJob() = default;

@@ -18,8 +18,9 @@ namespace egt {
 /// A test that fails on one rank fails; the other tests continue. Rank 0 reports one entry per test.
 class LoadTestSuite final : public MeasurementWorkload {
  public:
-  /// Only the main thread uses `control`, in prepare and after a restart. `dnn` is that of `parts` and is
-  /// destroyed before the device. All other arguments must outlive the suite.
+  /// Only the main thread uses `control`, in prepare and after a restart. `dnn`: owns the object that
+  /// `parts.dnn` points to, so that the suite destroys it before the device. All other arguments must outlive
+  /// the suite.
   LoadTestSuite(Environment& environment, Control& control, const LoadTestParts& parts,
                 std::unique_ptr<Dnn> dnn);
 

@@ -23,8 +23,8 @@ class ParameterSet {
  public:
   static Result<ParameterSet> allocate(Device& device, const std::vector<Precision>& precisions,
                                        std::int64_t parameters);
-  /// He initialization (2015), uniform; biases are 0. The copy is not written. `part`: the network part that
-  /// the layout describes, with the same weights as in the whole network; null: the whole network.
+  /// He initialization (2015), uniform; biases are 0. Does not write the compute copy. `part`: the network
+  /// part that the layout describes, with the same weights as in the whole network; null: the whole network.
   Status initialize(Device& device, const ParameterLayout& layout, const NetworkPart* part,
                     std::uint64_t seed, Stream& stream) const;
 

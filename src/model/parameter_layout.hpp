@@ -38,13 +38,14 @@ constexpr int late_layer = 1;
 /// 19.4 ms with such buckets, 19.6 with a quarter, 19.9 with an eighth (18.5 on one GPU).
 constexpr std::int64_t usual_bucket_elements = 64 << 20;
 
-/// Offsets of all parameters in flat buffers (weights, gradients, optimizer state), and the buckets in which
-/// the backward pass delivers the gradients: last layer first, except for the late layer, and high rows
-/// before low ones. Each bucket is a contiguous range. A bucket of several layers ends with its lowest.
+/// Offsets of all parameters in flat buffers (weights, gradients, optimizer state), and the gradient buckets.
+/// The backward pass delivers the last layer first, except for the late layer, and high rows before low ones.
+/// Each bucket is a contiguous range. A bucket of several layers ends with its lowest.
 class ParameterLayout {
  public:
   /// `neurons`: input first, at least two entries, each at least 1. A bucket closes once it has half of
-  /// `bucket_elements`. A larger layer is split by rows, so that its all-reduce begins before its last GEMM.
+  /// `bucket_elements`. A layer with more than `bucket_elements` weights is split by rows, so that its
+  /// all-reduce begins before its last GEMM.
   explicit ParameterLayout(const std::vector<std::int64_t>& neurons,
                            std::int64_t bucket_elements = usual_bucket_elements);
 

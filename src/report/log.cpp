@@ -73,7 +73,7 @@ Status LogFile::write(const Record& record) {
   const LogLevel level = level_of(record);
   if (level < level_) return failure_;
   const auto start = starts_.find(value_at<int>(record.body, "rank").value_or(-1));  // of the faulty rank
-  // Log lines are read without context, so they include the host.
+  // Log lines are read without context, so they include the hostname.
   const std::string line =
       line_of(record, start == starts_.end() ? Json() : start->second, starts_.size(), true);
   pending_ += fmt::format("{} {} {}\n", utc_at(record.time), level_names[static_cast<int>(level)],

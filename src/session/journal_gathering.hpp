@@ -7,7 +7,7 @@
 #include "egt/core/status.hpp"
 #include "egt/ranks/control.hpp"
 
-/// Copies the journals of ranks that do not write into rank 0's run directory. Hosts without a shared file
+/// Copies the journals of ranks that do not write into rank 0's run directory. Nodes without a shared file
 /// system each have their own directory under the same path. Rank 0 receives the copies at the end of a run;
 /// the originals stay. Main thread only.
 namespace egt {

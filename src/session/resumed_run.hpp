@@ -22,7 +22,7 @@ struct ResumePoint {
   std::vector<std::string> arguments;  ///< as typed by the user
   Json options;                        ///< all options in effect
   int size = 0;                        ///< number of ranks
-  std::vector<std::string> nodes;      ///< per rank: Slurm's name of its node, else its host
+  std::vector<std::string> nodes;      ///< per rank: Slurm's name of its node, else its hostname
   std::string run_id;                  ///< empty if started by an earlier version
   int part = 0;                        ///< number of the part that starts now, from 1
   std::int64_t steps = 0;              ///< steps that every rank has completed

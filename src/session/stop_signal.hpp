@@ -19,7 +19,7 @@ class StopSignal {
   /// Call it first in the process. From here on these signals are recorded and do not end the process, even
   /// if the parent process had blocked them. SIGPIPE and SIGXFSZ are ignored, so that writes fail with an
   /// error. Until `end_start` a library or a driver may hang: a second signal, or the first one after some
-  /// seconds, exits with exit_code::interrupted. A start that takes ten minutes exits with no_environment.
+  /// seconds, exits with exit_code::interrupted. A start of ten minutes exits with no_environment.
   static void take();
   /// From here on the program handles signals itself. Call it before the program writes anything, and before
   /// ranks agree whether one was stopped. Then no rank exits alone after another has started to write.

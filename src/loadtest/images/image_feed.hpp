@@ -44,7 +44,7 @@ class ImageFeed {
 };
 
 /// The device generates the images, bit for bit as GeneratedImages::make if its fp32 GEMMs with 0 and 1 are
-/// exact. The host makes only the labels, and waits only if it is more than four batches ahead. Waits for
+/// exact. The host generates only the labels. It waits only if it is more than four batches ahead. Waits for
 /// `stream` once, here. The feed's streams must allow GEMMs. Keeps no reference to the set.
 Result<std::unique_ptr<ImageFeed>> make_device_images(Device& device, const GeneratedImages& images,
                                                       const ImageBatch& first, Stream& stream);

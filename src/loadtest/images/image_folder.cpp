@@ -118,8 +118,8 @@ void ImageFolder::add_files(std::vector<std::string> paths) {
   is_bad_ = std::make_unique<std::atomic<bool>[]>(files_.size());
 }
 
-/// Maps number to number * a + b modulo the file count. `a` is random and coprime to the count; `b` is random
-/// per epoch.
+/// Index of the file for sample `number`: a random permutation per epoch that needs no memory. It is number *
+/// a + b modulo the file count, with `a` coprime to the count. `a` and `b` are random per epoch.
 std::uint64_t ImageFolder::shuffled(std::uint64_t number) const {
   const std::uint64_t count = files_.size();
   const Philox4 words = philox4x32_10(number / count, 0, key(of_order));

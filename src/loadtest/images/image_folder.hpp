@@ -21,8 +21,8 @@ class ImageFolder : public ImageSet {
  public:
   static constexpr int hashed_classes = 16;
 
-  /// Lists the files and reads one. unavailable, in one line with the folder: it cannot be listed, has no
-  /// image or more than 2^24 entries, or none of its images is usable. stopped: a stop was requested.
+  /// Lists the files and reads one of them as a check. unavailable: the folder cannot be listed, or has no
+  /// usable image or more than 2^24 entries; one line that names the folder. stopped: a stop was requested.
   static Result<std::unique_ptr<ImageFolder>> open(const std::string& folder, std::uint64_t seed,
                                                    std::int64_t side, const std::stop_token& stop);
 

@@ -173,7 +173,7 @@ class ImageLoader : public ImageFeed {
   std::int64_t part_images_ = 1;
   std::vector<Slot> slots_;
 
-  mutable std::mutex mutex_;  ///< guards all members below except workers_
+  mutable std::mutex mutex_;  ///< protects all members below except workers_
   std::condition_variable_any changed_;
   Part next_;               ///< next part; its count is not used
   std::int64_t taken_ = 0;  ///< batches

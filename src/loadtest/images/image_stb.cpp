@@ -5,7 +5,7 @@
 
 namespace {
 
-/// A small file may decompress to more than the machine's memory.
+/// A small file may decompress to more than the node's memory.
 void* limited_realloc(void* memory, std::size_t bytes) {
   return bytes > static_cast<std::size_t>(egt::max_image_bytes) ? nullptr : std::realloc(memory, bytes);
 }

@@ -14,7 +14,7 @@
 namespace egt {
 
 /// A retrieval test. A query and its document are two noisy views of one latent vector. One encoder for both
-/// views learns embeddings whose inner product is largest for matching pairs.
+/// views learns embeddings whose inner product is max for matching pairs.
 struct RetrievalConfig {
   std::int64_t latent = 16;                  ///< elements of a latent vector
   std::int64_t inputs = 64;                  ///< elements of a view
@@ -70,8 +70,9 @@ class Encoder {
 
   /// Computes the loss of the pairs [shard * pairs, ..) of the step's batch, and their share of the gradient
   /// of the batch mean. `gradient`: fp32, layout.size(); biases of the last layer and padding are not
-  /// written. `losses`: fp32, 2 * pairs, for each query over the shard's documents, then for each document
-  /// over the queries. `fault`: injected into the first hidden layer's activation; null: none.
+  /// written. `losses`: fp32, 2 * pairs elements: first the loss of each query over the shard's documents,
+  /// then that of each document over the queries. `fault`: injected into the first hidden layer's activation;
+  /// null: none.
   Status train_shard(const mlp::ParameterSet& parameters, std::int64_t step, std::int64_t shard,
                      float* gradient, float* losses, const Flip* fault);
 

@@ -181,7 +181,7 @@ class SplitMlp final : private mlp::PassObserver {
 };
 
 /// Max over this part's layers of ||gradient - whole|| / ||whole||, for the last pass of both; infinity if a
-/// value is not finite. `whole`: trains the whole network on this device alone. Waits.
+/// value is not finite. `whole`: trains the whole network on this device alone. Waits for the device.
 Result<double> difference_from_whole(Device& device, SplitMlp& part, MlpTrainer& whole,
                                      double timeout_seconds);
 /// Upper bound of difference_from_whole caused by rounding alone; see gradient_difference.cpp.

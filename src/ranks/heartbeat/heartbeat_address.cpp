@@ -11,7 +11,7 @@
 namespace egt {
 namespace {
 
-/// The address as text; std::nullopt if no other host can use it.
+/// The address as text; std::nullopt if no other node can use it.
 std::optional<std::string> usable_address(const ifaddrs& interface) {
   if (!interface.ifa_addr || (interface.ifa_flags & IFF_LOOPBACK) || !(interface.ifa_flags & IFF_UP))
     return {};

@@ -21,8 +21,8 @@ struct Address {
 std::optional<Address> parse_address(const std::string& text, int port);
 int port_of(const Address& address);
 
-/// Addresses of this host's active interfaces as text, without those that no other host can use. Whether a
-/// certain host can reach them is unknown: tunnels and container bridges lead to no other host.
+/// Addresses of this node's active interfaces as text, without those that no other node can use. Whether a
+/// certain node can reach them is unknown: tunnels and container bridges lead to no other node.
 std::vector<std::string> own_addresses();
 
 }  // namespace egt

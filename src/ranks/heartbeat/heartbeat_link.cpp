@@ -95,7 +95,7 @@ bool HeartbeatLink::receive() {
   return count > 0;
 }
 
-/// Only a broken network gives these errors: an exiting process or a rebooting host resets the connection.
+/// Only a broken network gives these errors: an exiting process or a rebooting node resets the connection.
 bool HeartbeatLink::was_cut() const {
   return error_ == ETIMEDOUT || error_ == EHOSTUNREACH || error_ == ENETUNREACH || error_ == ENETDOWN ||
          error_ == EHOSTDOWN;

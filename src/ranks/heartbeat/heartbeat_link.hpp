@@ -36,7 +36,7 @@ class HeartbeatLink {
   /// Sends as much as the system accepts now.
   void push();
   bool wants_to_send() const { return !ended_ && (sent_ < sending_.size() || !waiting_.empty()); }
-  /// Returns whether the peer's host has received everything.
+  /// Returns whether the peer's TCP stack has acknowledged everything.
   bool delivered() const;
   /// Returns all complete frames received.
   std::vector<Frame> take();

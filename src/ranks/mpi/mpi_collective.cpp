@@ -9,8 +9,8 @@
 namespace egt {
 namespace {
 
-/// Bytes of a collective that are sent and reduced together. Large enough for the full rate, small enough for
-/// a cache.
+/// Chunk of a collective that is sent and reduced at once, in bytes. It is large enough for the full rate and
+/// small enough for a CPU cache.
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 
 /// The part [first, first + count) of n elements that `rank` of `size` ranks reduces.

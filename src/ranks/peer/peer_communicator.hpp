@@ -11,7 +11,7 @@
 
 namespace egt {
 
-/// Communicator for ranks of one host whose all-reduce copies into the peers' memory. `inner` runs all other
+/// Communicator for ranks on one node whose all-reduce copies into the peers' memory. `inner` runs all other
 /// calls, including splits. Signals in the streams order the copies; no host thread waits.
 /// - Reduction: each rank receives its part of the data from all peers, reduces it in rank order by
 ///   Device::add (bf16 is rounded after each term), and copies the result to all. Two ranks exchange all data

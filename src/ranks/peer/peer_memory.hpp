@@ -20,7 +20,7 @@ namespace egt {
 enum class PeerSignal { come, taken };
 constexpr std::size_t peer_signals = 2;
 
-/// Device memory of several ranks of one host that all of them can access: one piece per rank, of equal size.
+/// Device memory of several ranks on one node that all of them can access: one piece per rank, of equal size.
 /// Members are counted from 0, in the order of the list of ranks.
 ///
 /// The destructor releases the peers' pieces, waits up to `leave_seconds` until the peers have released this
@@ -54,8 +54,9 @@ class PeerMemory {
 
  private:
   struct Offer;
-  /// A member's memory, allocated here or opened, and its page of host memory. In the page the member reports
-  /// its release, and other members report aborts and signal arrivals.
+  /// A member's memory, allocated here or opened, and its page of shared host memory. The first word of the
+  /// page shows that the member has released its peers' memory. Other members write the rest: an abort flag,
+  /// and the signals for which the member waits.
   struct Piece {
     Buffer memory;
     std::optional<SharedPages> page;

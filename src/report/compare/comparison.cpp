@@ -83,8 +83,8 @@ bool has_in_common(const std::vector<ComparedTest>& tests, std::size_t a, std::s
                      [&](const ComparedTest& test) { return has(test, a) && has(test, b); });
 }
 
-/// Whether both files have the same command and devices. Then both must have run the tests that do not depend
-/// on the mode.
+/// Whether both files have the same command and device models. If so, a test without a mode that is in one
+/// file must also be in the other.
 bool are_alike(const ComparedFile& a, const ComparedFile& b) {
   return text_at(a.result, "command") == text_at(b.result, "command") &&
          device_models(a.result) == device_models(b.result);
@@ -420,7 +420,7 @@ void fill(Scaling::Row& row, const ComparedTest& test, std::vector<double>& spee
 }
 
 /// One row per file and configuration, grouped by device kind in order of first appearance. Strong scaling,
-/// where devices share one batch, has no row, since the other rows have one batch per device.
+/// in which devices share one batch, has no row, since the other rows have one batch per device.
 std::vector<Scaling::Row> empty_rows(const std::vector<ComparedTest>& tests,
                                      const std::vector<Scaling::Column>& columns) {
   std::map<std::set<std::string>, std::size_t> kinds;

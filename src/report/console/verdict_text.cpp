@@ -242,7 +242,7 @@ std::string bottleneck_text(const std::vector<std::pair<std::string, double>>& s
   if (most->first == "other") return "";
   if (most->first != "communication wait") return fmt::format("; most of it is {}", most->first);
   const auto least = std::min_element(wait.of_ranks.begin(), wait.of_ranks.end());
-  // The slowest rank, for which all others wait, waits least.
+  // The slowest rank, for which all others wait, has the min wait time.
   if (*least < 0.5 * wait.mean())
     return fmt::format("; the others wait for rank {}", least - wait.of_ranks.begin());
   return "; the gradient all-reduce delays it";

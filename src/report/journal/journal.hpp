@@ -21,9 +21,9 @@ std::string journal_name(int rank);
 /// starting at 1, so that readers detect gaps. Journals of earlier versions have none.
 using RecordCount = std::atomic<std::uint64_t>;
 
-/// Keeps the journal of a long run small: progress and epoch records have growing distances of 0.1 % of the
-/// time so far. At one per second a day has 5,500 of each and a month 8,900, of some 10 KB. All other records
-/// are kept.
+/// Limits the journal of a long run. The distance between kept progress records is at least 0.1 % of the time
+/// so far, also between epoch records. With one record per second, a day has 5,500 of each kind and a month
+/// 8,900, of about 10 KB each. All other records are kept.
 class RecordSpacing {
  public:
   /// Whether to keep this record; `seconds` since the journal was opened.
@@ -47,7 +47,7 @@ class Journal : public Sink {
     create,  ///< a new file; fails if it exists, so that two runs do not mix
     resume,  ///< appends, after removing an incomplete last line; creates the file if missing
   };
-  /// unavailable: it cannot be created, or another process is writing it, as the text says. no_space: the
+  /// unavailable: it cannot be created, or another process is writing it, as the text states. no_space: the
   /// disk cannot hold the run's first records; no new file remains.
   static Result<std::unique_ptr<Journal>> open(const std::string& directory, int rank,
                                                Mode mode = Mode::create);

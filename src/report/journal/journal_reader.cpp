@@ -97,7 +97,7 @@ bool is_ended(const std::string& path) {
     return line.find(fmt::format("\"{}\"", to_string(kind))) != std::string::npos;
   };
   for (std::string line; std::getline(file, line);) {
-    if (!names(line, RecordKind::start) && !names(line, RecordKind::end)) continue;  // parsing takes long
+    if (!names(line, RecordKind::start) && !names(line, RecordKind::end)) continue;  // parsing is slow
     const Json json = Json::parse(line, nullptr, false);
     Record record;
     if (json.is_discarded() || !from_json(json, record)) continue;

@@ -18,8 +18,8 @@
 namespace egt {
 
 /// Builds the texts that rank 0 serves about its running run. Records arrive on one thread; other threads
-/// request texts. A text is at most as old as the last record. It is built at most once per second, and all
-/// clients share it.
+/// request texts. A text is rebuilt on request if a record arrived since the last build, but at most once per
+/// second. All clients share it.
 class LiveRun : public Sink {
  public:
   struct Settings {

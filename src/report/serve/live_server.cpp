@@ -229,7 +229,7 @@ class Answers : public httplib::Server {
     give(response, std::move(why));
   }
 
-  /// Rejects DNS rebinding: a page of another site would send its own host name.
+  /// Rejects DNS rebinding: a page of another site would send its own hostname.
   bool is_host(std::string host) const {
     if (!address_.is_loopback()) return true;  // protected by the token
     const std::size_t colon = host.rfind(':');

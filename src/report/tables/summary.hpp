@@ -19,8 +19,8 @@ std::string parallel_text(const Json& result, const std::string& title = "Parall
 /// For `bench --ceilings`: every part compared with its hardware limit, by group, over all ranks. Empty if
 /// the result has none.
 std::string ceilings_text(const Json& result);
-/// Pairs, matrices of bandwidth, latency and link types (as in `nvidia-smi topo -m`), devices and their
-/// nodes, collectives, a summary and warnings.
+/// For `links`: pairs of ranks, matrices of bandwidth, latency and link type (as in `nvidia-smi topo -m`),
+/// copies between devices and their host memory, collectives, a summary and warnings.
 std::string links_text(const Json& result);
 /// The tests, then single device versus all as in the seed's table; empty if the result has none.
 std::string loadtest_text(const Json& result);

@@ -67,8 +67,8 @@ class ErrorCounterMonitor {
 
   /// Processes one reading, about every 1 to 5 s and once at the end.
   CounterNews look(const LedgerMoment& moment, const Result<SensorCounters>& counters);
-  /// Checks whether a reading is overdue. Call it from a thread that does not wait for the driver. `seconds`
-  /// is on the same clock.
+  /// Checks whether a reading is overdue. Call it from a thread that does not wait for the driver. `seconds`:
+  /// on the clock of LedgerMoment.
   CounterNews overdue(double seconds);
   /// Returns pending reports after the last reading.
   CounterNews finish();

@@ -93,8 +93,9 @@ constexpr double min_share = 0.1;
 
 }  // namespace
 
-/// Extrapolates the last two samples to the next one. Part of the rise may be sensor noise, so this only
-/// halves the load.
+/// Upper bound of the duty cycle near the slowdown temperature. It is min_duty if the headroom is critical
+/// now. It is half the current duty cycle if the headroom would be critical at the next sample, extrapolated
+/// from the last samples. It is not lower, because part of the rise may be sensor noise. Otherwise it is 1.
 double HeatControl::highest_duty(const Heat& heat) {
   const double before = headrooms_c_[1].value_or(headrooms_c_[0].value_or(heat.headroom_c));
   const double looks = headrooms_c_[1] ? 2 : 1;

@@ -148,7 +148,7 @@ class Guard {
     double counted_seconds = 0;
     double sampled_seconds = 0;
     bool reported = false;
-    /// The driver's counter is exact, unlike samples. Some drivers never increment it.
+    /// The driver's counter is exact; samples are not. Some drivers never increment it.
     double seconds() const { return counted_seconds > 0 ? counted_seconds : sampled_seconds; }
   };
   /// The temperature closest to its limit.

@@ -21,8 +21,9 @@ constexpr double doubt_seconds = 30;
 constexpr double answer_seconds = 10;  ///< time in which any sensor shows a change of the load
 constexpr double near = 0.9;  ///< share of the limit; above it, a capped device may have a constant reading
 
-/// Shares of the power limit. The power of a capped device is smoothed, since the cap may limit only the
-/// peaks, and the mean is then below the cap.
+/// Shares of the power limit below which the power counts as below or far below the limit. For a capped
+/// device, `capped_aim` is compared with the smoothed power: the cap may limit only the peaks, so single
+/// samples may be lower.
 constexpr double aim = 0.985, capped_aim = 0.98, far_below = 0.95;
 constexpr double min_smoothed = 0.92;    ///< lower bound of a sample, so that a single one has little effect
 constexpr double smoothed_seconds = 10;  ///< time constant of the smoothing

@@ -26,7 +26,7 @@ PulsePhase phase_at(const PulseShape& shape, double seconds);
 /// Toggles a rank's device between idle and full load, in phase with all ranks. A thread holds the device's
 /// work at each falling edge and releases it at the next rising edge, by a clock that the ranks agreed on. It
 /// measures how late the device resumes.
-/// The thread makes no call that may block, unlike enqueueing to a full stream whose work is held. When the
+/// The thread makes no call that may block, as enqueueing to a full stream of held work would. When the
 /// process is asked to stop, it releases all work and ends.
 class Pulse {
  public:

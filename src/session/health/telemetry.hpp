@@ -49,7 +49,7 @@ class Telemetry {
   /// answer within `patience_seconds` is abandoned with its thread. Then a warning is emitted, and the values
   /// are from the last answer.
   void stop(double patience_seconds = stop_seconds);
-  static constexpr double stop_seconds = 10;  ///< a loaded host may answer late
+  static constexpr double stop_seconds = 10;  ///< the driver of a loaded node may respond late
 
   /// Checks whether the sensor blocks its thread for too long. Call it about once a second, from a thread
   /// that does not wait for the sensor.

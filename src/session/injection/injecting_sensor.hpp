@@ -17,7 +17,7 @@ namespace egt {
 /// - xid: the driver reports Xid 48, a double-bit ECC error.
 /// - ecc: one more uncorrectable error is counted.
 /// An injection is reported when it becomes due, before the real sensor is read, because its driver may hang.
-/// Missing values (no temperature on this host, no counter) are emulated while such a fault is planned for
+/// Missing values (no temperature on this node, no counter) are emulated while such a fault is planned for
 /// the run. One thread at a time, as for all sensors.
 class InjectingSensor final : public Sensor {
  public:

@@ -133,7 +133,8 @@ void CrashReport::write_ahead(const std::vector<LateStop>& stops) {
   if (context_.place.rank != 0) return;
   const std::lock_guard lock(ahead_mutex_);
   if (superseded_) return;
-  // The journals are not read: in a long run that takes seconds, and this thread answers no peer meanwhile.
+  // The journals are not read, because that needs seconds in a long run. Meanwhile this thread would answer
+  // no peer.
   std::vector<Record> known = context_.route.kept();
   known.insert(known.end(), taken.begin(), taken.end());
   known.insert(known.end(), all.begin(), all.end());
@@ -195,7 +196,7 @@ void CrashReport::clean_up(Watchdog& watchdog, double patience_seconds) const {
   });
 }
 
-/// Built from the journals and, for ranks whose journals are on other hosts, from the records they sent.
+/// Built from the journals and, for ranks whose journals are on other nodes, from the records they sent.
 RunReport CrashReport::report(Sink* see) const {
   std::vector<Record> records;
   std::vector<std::string> problems;

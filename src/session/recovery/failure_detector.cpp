@@ -113,7 +113,7 @@ const Activity* activity_of(const RankView& view, const char* line) {
   return nullptr;
 }
 
-/// The main thread's activity. A journal write that takes long counts as one. Empty if idle or unknown.
+/// The main thread's activity. A long journal write counts as one. Empty if idle or unknown.
 std::optional<Activity> main_activity(const RankView& view) {
   const Activity *main = activity_of(view, main_line), *journal = activity_of(view, journal_line);
   if (!main) return std::nullopt;
@@ -180,8 +180,9 @@ Loss vanished_rank(const WatchTable& table, int rank) {
 // ---- The rules. Each returns the ranks to blame; empty if it does not apply.
 
 /// Ranks that exited unexpectedly or reported a failure. An exit causes failures on peers, so failed ranks
-/// are blamed only if none exited. A restart makes ranks fail that are outside their steps. Then the ranks
-/// that the restart waited for are blamed.
+/// are blamed only if none exited. A rank that is outside its steps when a restart is ordered fails for that
+/// reason only. If all failures are of this kind, the ranks that blocked the others before the restart are
+/// blamed.
 std::vector<Loss> ended_ranks(const WatchTable& table, double now) {
   std::vector<Loss> vanished, failed;
   bool any_by_restart = false;

@@ -89,8 +89,8 @@ double patience(const Activity& activity, const WatchOptions& options);
 
 /// The rank that decides for all: the lowest one that answers.
 int leader(const WatchTable& table, const WatchOptions& options, double now);
-/// The rank that writes the result after `losses`: the lowest rank that is not lost or has only failed, since
-/// a failed process still has its records, and rank 0 has those of all ranks. If there is no such rank, it is
+/// The rank that writes the result after `losses`: the lowest rank that is not lost or has only failed. A
+/// failed process still has its records, and rank 0 has those of all ranks. If there is no such rank, it is
 /// the lowest stuck rank.
 int deputy(const std::vector<Loss>& losses, int size);
 /// A restart was ordered, and not all ranks have resumed.

@@ -145,7 +145,7 @@ int injections_of_a_kind(int ranks) {
 SelftestPlan plan_selftest(const SelftestScope& scope) {
   SelftestPlan plan{.injections = {}, .left_out = {}, .period = scope.period};
   // If one replay detects two faults, it reports only the one in the first tensor. So detectors of one part
-  // take turns.
+  // alternate.
   const char* part = "";
   for (const DetectorRow& detector : detector_rows)
     if (std::string_view(detector.part) != std::exchange(part, detector.part))

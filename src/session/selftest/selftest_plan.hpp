@@ -6,8 +6,8 @@
 
 #include "egt/core/injection.hpp"
 
-/// Plans which faults a selftest injects, where and when. Each fault is over before the next one starts that
-/// could be confused with it.
+/// Plans which faults a selftest injects, at which place and step. Each fault is over before the next one
+/// starts that could be confused with it.
 namespace egt {
 
 /// Properties of a run that decide which faults can be injected.
