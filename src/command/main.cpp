@@ -27,7 +27,7 @@ using namespace egt;
 constexpr double control_timeout_s = 300.0;  // a peer may still fill its memory or complete its file
 
 /// The only place that prints why a run did not start or how a command failed. Ranks other than 0 have the
-/// same error, except where communication failed.
+/// same error, except if communication failed.
 int fail(const Status& status, int rank) {
   const bool is_own = rank > 0 && status.code() == StatusCode::aborted;
   if (rank == 0 || is_own)

@@ -296,8 +296,8 @@ Json describe_system(const MpiSession& mpi, const SensorLimits& limits) {
 }
 
 Result<std::vector<Precision>> choose_precisions(const std::string& wanted, const Device& device) {
-  // Without fp8, since it needs sizes that not every network has. The memory-resident GEMMs use it in every
-  // epoch anyway.
+  // The cycle omits fp8, because fp8 needs sizes that not every network has. The memory-resident GEMMs use
+  // fp8 in every epoch anyway.
   constexpr Precision cycle[] = {Precision::bf16, Precision::tf32, Precision::fp16, Precision::fp32,
                                  Precision::fp64};
   if (wanted != "cycle") {

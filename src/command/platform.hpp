@@ -64,7 +64,7 @@ Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSess
 std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note, int local_rank = 0);
 
 /// The deep-learning library for `device`, which must outlive it. unavailable: built without the library; the
-/// message says what to install.
+/// message states what to install.
 Result<std::unique_ptr<Dnn>> open_dnn(Device& device);
 
 /// All devices of this node that `wanted` allows, the host last. An entry is an error if a device fails, if

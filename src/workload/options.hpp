@@ -68,7 +68,7 @@ struct FileOptions {
 };
 
 struct LinksOptions {
-  std::uint64_t size = 1'000'000'000;  ///< bytes of the largest transfer
+  std::uint64_t size = 1'000'000'000;  ///< max bytes per transfer
   int repeats = 10;                    ///< per measurement
   double warn_below = 20e9;            ///< bit/s per pair, one way; 0: no absolute threshold
 };

@@ -14,7 +14,7 @@
 namespace egt {
 namespace {
 
-/// Repetitions end after this time, unlike in a run with the same count.
+/// Repetitions end after this time. A run has no such limit.
 constexpr double max_seconds = 300;
 
 Status wrong_file(const std::string& path, const std::string& why) {

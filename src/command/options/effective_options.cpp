@@ -105,8 +105,8 @@ void apply_defaults(Options& options, Backend backend) {
       options.host_defaults.push_back(text);
   });
   if (!is_host) return;
-  // Together with the host defaults about 40 ms per step on one core: GEMMs of 0.36 GFLOP, and 0.34 million
-  // iterations of extreme compute.
+  // Together with the host defaults, a step takes about 40 ms on one core: GEMMs of 0.36 GFLOP, and 0.34
+  // million iterations of extreme compute.
   options.burn.train.epoch_steps = 10;
   options.burn.collective.every = 10;
   options.burn.collective.elements = 1u << 18;

@@ -29,7 +29,7 @@ std::string command_list();
 /// False for an unknown command.
 bool knows(std::string_view command, Commands commands);
 
-/// Where an option can appear.
+/// Places in which an option can appear.
 enum class Scope {
   result,        ///< on the command line, in a config file, and in the result
   config,        ///< not in the result, since it does not affect measurements

@@ -48,8 +48,8 @@ Status unexpected(const Rules& rules, const std::string& argument) {
   return wrong(fmt::format("'{}': unexpected argument; --help shows how to call", printable(argument)));
 }
 
-/// Splits the command line into texts by option name and positional arguments. CLI11 does not interpret
-/// values, so all messages come from this file.
+/// Splits the command line into texts by option name and positional arguments. CLI11 does not interpret the
+/// values, so messages about values come from this file.
 Status split_command_line(const Rules& rules, const std::vector<std::string>& arguments, GivenByName& given,
                           std::vector<std::string>& rest) {
   CLI::App app;

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-/// Named sets of options: the files of presets/, embedded by the build.
+/// The presets: sets of options from the files in presets/, embedded by the build.
 namespace egt {
 
 struct Preset {

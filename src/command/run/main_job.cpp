@@ -23,8 +23,8 @@ Result<BatchShare> choose_batch(const BurnOptions& burn, const RankPlace& place)
   return share_batch(global, place.rank, place.size);
 }
 
-/// The parts of the main job for the options of `burn`. unsupported: the precision; invalid_argument: the
-/// batch.
+/// The parts of the main job for the options of `burn`. unsupported: the device lacks the precision.
+/// invalid_argument: the batch has fewer samples than ranks.
 Result<BurnParts> choose_parts(const Options& options, const Device& device, const RankPlace& place) {
   const BurnOptions& burn = options.burn;
   BurnParts parts;
@@ -35,7 +35,7 @@ Result<BurnParts> choose_parts(const Options& options, const Device& device, con
   parts.file = burn.file;
   EGT_TRY_ASSIGN(parts.train.precisions, choose_precisions(burn.precision, device));
   EGT_TRY_ASSIGN(parts.batch, choose_batch(burn, place));
-  // selftest also injects faults into fp8 training, unlike burn, which has fp8 only in memory-resident GEMMs.
+  // selftest also injects faults into fp8 training. burn has fp8 only in memory-resident GEMMs.
   const bool has_fp8 = supports_training(device, Precision::fp8).yes() &&
                        mlp::check_fp8_shapes(burn.train.layers, parts.batch.local).ok();
   if (options.command == "selftest" && burn.precision == "cycle" && has_fp8)

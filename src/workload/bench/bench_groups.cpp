@@ -64,7 +64,7 @@ Result<std::unique_ptr<BenchGroups>> BenchGroups::open(Environment& environment,
   return made;
 }
 
-/// Opens memory on the ranks of rank 0's host. Ranks on other hosts only take part in the collective calls.
+/// Opens memory on the ranks of rank 0's node. Ranks on other nodes only take part in the collective calls.
 Status BenchGroups::open_memory(Environment& environment, Control& control,
                                 const std::vector<std::size_t>& bytes) {
   const int own = environment.place.rank;

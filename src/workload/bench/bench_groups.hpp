@@ -21,8 +21,8 @@ class BenchGroups {
   struct Needs {
     std::vector<int> counts;  ///< group sizes; a group of n has the ranks below n
     bool peer_sums = false;   ///< all-reduce gradients by peer copies
-    /// Sizes of each rank's memory for batches by peer copies, ascending. The largest one that fits is used.
-    /// If empty, no batches are moved by peer copies.
+    /// Sizes of each rank's memory for batches by peer copies, ascending. The max size that fits is used. If
+    /// empty, no batches are moved by peer copies.
     std::vector<std::size_t> slot_bytes = {};
     std::vector<RankPlace> places = {};
     std::vector<ParallelPlan> plans = {};  ///< plans of the first ranks that divide a network
@@ -61,9 +61,9 @@ class BenchGroups {
   Status open_peer_sums(Environment& environment, Control& control, int count);
   Status open_memory(Environment& environment, Control& control, const std::vector<std::size_t>& bytes);
 
-  int on_first_host_ = 1;        ///< number of first ranks on the host of rank 0
+  int on_first_host_ = 1;        ///< number of ranks, from rank 0 on, that are on its node
   std::string first_elsewhere_;  ///< if not all: "ranks 0 and 2 are on different hosts"
-  std::string why_none_;         ///< why ranks on one host cannot use peer copies
+  std::string why_none_;         ///< why ranks on one node cannot use peer copies
   std::map<int, std::string> no_sums_;
   std::string no_slots_;
   std::size_t slot_bytes_ = 0;  ///< allocated size

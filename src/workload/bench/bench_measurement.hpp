@@ -50,7 +50,7 @@ class BenchTrialMaker {
 
   BenchTrialMaker(const Context& context, std::int64_t multiple) : context_(context), multiple_(multiple) {}
 
-  /// Warms up, measures and checks. `job`: null if this rank takes no part.
+  /// Warms up, measures and checks. `job`: null if this rank is not in the trial.
   Result<Measured> make(BenchJob* job);
 
  private:

@@ -21,8 +21,8 @@ class BenchOperation {
 
   virtual ~BenchOperation() = default;
 
-  /// Writes an input of a generation, with room for the max batch of all devices. The same on every device.
-  /// May block.
+  /// Writes an input of a generation, sized for the max batch of all devices. The same on every device. May
+  /// block.
   virtual Status make_input(int generation, std::byte* input, Stream& stream) = 0;
   /// Enqueues the work on this device's batch of that generation.
   virtual Status enqueue(int generation, const std::byte* input, Stream& stream) = 0;

@@ -74,7 +74,7 @@ class BenchSuite final : public MeasurementWorkload {
   void add_rates(BenchEntry& entry, const Measured& measured) const;
   void keep(BenchEntry entry);
   std::optional<double> used_memory_bytes() const;
-  /// On a host, other processes share the device's cores.
+  /// On the host backend, other processes share the device's cores.
   bool is_host() const { return environment().device.info().backend == "host"; }
 
   Control& control_;

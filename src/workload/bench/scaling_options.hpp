@@ -62,7 +62,7 @@ constexpr std::string_view to_string(StreamOrigin origin) {
 
 /// Defaults are for a GPU; `command/options` sets those of the host backend.
 struct BenchOptions {
-  bool ceilings = false;  ///< compare every part with the machine's limit instead of scaling
+  bool ceilings = false;  ///< compare every part with the hardware limit instead of scaling
   std::vector<BenchWorkload> workloads = {BenchWorkload::mlp, BenchWorkload::multimodal,
                                           BenchWorkload::voxelize};
   /// `single` always runs, because the other modes are compared with it.

@@ -189,7 +189,7 @@ const char* items_of(BenchWorkload workload) {
   return workload == BenchWorkload::voxelize ? "points" : "samples";
 }
 
-/// The remainder goes to the devices that lost the most by rounding down.
+/// The remainder goes to the devices with the max loss by rounding down.
 std::vector<std::int64_t> share_load(std::int64_t total, const std::vector<double>& speeds,
                                      std::int64_t unit) {
   total /= unit;

@@ -115,7 +115,7 @@ class WarmUp {
  public:
   static constexpr double agreement = 0.02, max_seconds = 0.3;
   static constexpr int fewest_rounds = 2;
-  /// Growth limit from round to round, because a few iterations on a busy host may have been lucky.
+  /// Growth limit from round to round, because a few iterations on a busy CPU may have been lucky.
   static constexpr std::int64_t growth = 8;
 
   /// Iterations are multiples of `multiple`.

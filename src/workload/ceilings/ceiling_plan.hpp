@@ -41,7 +41,7 @@ constexpr double scale_of(CeilingUnit unit) {
   return unit == CeilingUnit::tflops ? 1e12 : 1e9;
 }
 
-/// One of our rates and the machine's limit to compare it with; an entry of the result.
+/// One of our rates and the hardware limit to compare it with; an entry of the result.
 struct CeilingRow {
   std::string name;   ///< of the test
   std::string group;  ///< "products", "step", "memory", "extreme", "copies", "sums" or "files"

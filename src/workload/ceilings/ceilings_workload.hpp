@@ -25,7 +25,7 @@ struct CeilingParts {
   std::function<bool()> stopping = [] { return false; };
 };
 
-/// Compares every part of the load with the machine's limit, on all devices concurrently. Each round of a
+/// Compares every part of the load with the hardware limit, on all devices concurrently. Each round of a
 /// trial measures our side, then the limit. Our results are verified. Every rank reports its own entries.
 class CeilingsSuite final : public MeasurementWorkload {
  public:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr Pattern first{.kind = PatternKind::random, .seed = 1}, second{.kind = PatternKind::address};
 
-/// Larger than any cache, and small enough to leave room for other parts.
+/// Larger than any cache, and small enough to leave memory for other parts.
 Result<std::size_t> bytes_of_memory(const CeilingWorld& world) {
   constexpr std::uint64_t of_gpu = 8ull << 30, of_host = 256u << 20, share = 8;
   EGT_TRY_ASSIGN(const MemoryInfo memory, world.environment.device.memory());

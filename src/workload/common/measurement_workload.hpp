@@ -87,8 +87,9 @@ class MeasurementWorkload : public Workload {
   /// Called once all ranks have a new communicator. Reopens whatever used the old one.
   virtual Status reconnect() { return {}; }
 
-  /// Shares the results of one measurement and stores them in `met_`. `own`: status of this rank. Returns it
-  /// if it does not affect only the trial (is_of_trial). Else acts as a barrier.
+  /// All-gathers the values of one measurement and stores them in `met_`; acts as a barrier. `own`: this
+  /// rank's status. A status that ends more than the trial (see is_of_trial) is returned at once, without
+  /// waiting for the others.
   Status meet(const Status& own, std::span<const double> figures, const char* phase);
 
   /// All-gathers values: [rank * own.size() + i]; acts as a barrier. `phase`: a string literal for the board,

@@ -47,8 +47,8 @@ struct RepetitionLimits {
 /// Calls `is_right` within the limits. Its error is returned, but `stopped` only ends the repetitions.
 Result<Repetitions> repeat(const RepetitionLimits& limits, const std::function<Result<bool>()>& is_right);
 /// The same for a call whose right results are equal. `call`: its result. `is_right`: verifies the last one,
-/// and is called once per distinct result. Of the right ones, the most frequent one is right. All others
-/// failed.
+/// and is called once per distinct result. If several are right, only the most frequent one counts as right.
+/// All others failed.
 Result<Repetitions> repeat_digest(const RepetitionLimits& limits, const std::function<Result<Digest>()>& call,
                                   const std::function<Result<bool>()>& is_right);
 

@@ -14,8 +14,8 @@ constexpr double long_enough_seconds = 2e-4;  ///< per operation: launch overhea
 constexpr std::int64_t fewest_rows = 256, max_rows = 8192;
 constexpr std::int64_t columns_of_chains = 1024, fewest_chain_rows = 4, max_chain_rows = 8192;
 constexpr double growth_of_full = 1.1;  ///< max rate gain of four times the chains on a full device
-/// Limit per operation: no larger chain count is tried beyond it. On a busy host, noise looks like a gain,
-/// and a rank that measures for half a minute delays its peers in their first collective.
+/// Limit per operation: no larger chain count is tried beyond it. On a busy CPU, noise looks like a gain, and
+/// a rank that measures for half a minute delays its peers in their first collective.
 constexpr double too_long_seconds = 0.25;
 constexpr std::uint64_t scratch_divisor = 64;
 

@@ -28,8 +28,9 @@ HostCopiesWorkload::HostCopiesWorkload(Environment& environment)
                .locate = [this](Fault& fault, std::size_t chunk, std::uint64_t trip,
                                 const Mismatches* found) { fault.where = place_of(chunk, trip, found); }}) {}
 
-/// The host memory is cleared, so that a first trip that copies nothing is detected: an earlier run in this
-/// process may have left the same words there. The rate is the mean of both directions.
+/// Clears the host memory, because an earlier run in this process may have left the expected words there. A
+/// first round trip that copies nothing would then not be detected. The measured rate is the mean of both
+/// directions.
 Status HostCopiesWorkload::prepare() {
   Device& device = environment_.device;
   EGT_TRY(copies_.prepare());

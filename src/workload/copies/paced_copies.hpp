@@ -38,8 +38,8 @@ class PacedCopies {
     InjectionGate is_hit = {};                           ///< selects injections of this kind; empty: all
     /// Enqueues copy number `trip` of a chunk. Runs on the thread.
     std::function<Result<Brought>(std::size_t chunk, std::uint64_t trip, Stream& stream)> copy;
-    /// Fills in location and blame of what is wrong after this copy, before `copy` of trip + slots. Of an
-    /// injected fault, `found` is null.
+    /// Fills in location and blame of what is wrong after this copy, before `copy` of trip + slots. `found`
+    /// is null for an injected fault.
     std::function<void(Fault& fault, std::size_t chunk, std::uint64_t trip, const Mismatches* found)> locate;
   };
 

@@ -13,7 +13,7 @@
 
 namespace egt {
 
-/// Copies chunks from the memory of the previous rank on the same host (the first copies from the last), so
+/// Copies chunks from the memory of the previous rank on the same node (the first copies from the last), so
 /// that the links between all neighbours are busy. Each rank fills its source once. The destination holds
 /// other words before each copy, so that a copy that does nothing is detected. Copies never wait for another
 /// rank, so a stopped or restarted rank delays no other. Without such a rank, or if its memory is not

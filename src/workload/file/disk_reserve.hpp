@@ -21,8 +21,9 @@ constexpr std::uint64_t room_in(const DiskSpace& space) {
   return space.free_bytes - std::min(space.free_bytes, reserve_of(space));
 }
 
-/// Max bytes of one rank's files: at most 5 % of the free space. Ranks of one host may share the file system,
-/// so each gets an equal part, less the `chunk_bytes` that it may write at once. So none reaches the reserve.
+/// Max bytes of one rank's files: at most 5 % of the free space. Ranks on one node may share the file system.
+/// Each therefore gets an equal part, less the `chunk_bytes` that it may write at once, so that none reaches
+/// the reserve.
 constexpr std::uint64_t max_file_bytes(const DiskSpace& space, int ranks_of_host, std::uint64_t chunk_bytes) {
   const std::uint64_t room = room_in(space) / static_cast<std::uint64_t>(ranks_of_host);
   return std::min(space.free_bytes / 20, room - std::min(room, chunk_bytes));

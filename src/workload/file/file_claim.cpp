@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view prefix = "extreme_gpu_trainer.rank", suffix = ".tmp";
 constexpr int claim_attempts = 200;
 constexpr std::chrono::milliseconds between_attempts{5};
-constexpr double untouched_seconds = 24 * 3600;  ///< for a file from another host
+constexpr double untouched_seconds = 24 * 3600;  ///< for a file from another node
 constexpr double making_seconds = 2;             ///< within which a new file gets its lock and content
 
 enum class Lock { taken, held_by_another, not_supported };

@@ -64,7 +64,7 @@ class FileLayer {
   virtual FileSystem file_system(const std::string& directory) = 0;
   /// Creates a new file and protects it from the removal of leftovers.
   virtual Result<std::unique_ptr<FileClaim>> claim(const std::string& path) = 0;
-  /// Removes the test files of ended runs, as seen from host `hostname`, but never those of a running one.
+  /// Removes the test files of ended runs, as seen from node `hostname`, but never those of a running one.
   /// Files that cannot be removed stay.
   virtual Leftovers remove_leftovers(const std::string& directory, const std::string& hostname) = 0;
   /// unavailable: cannot be created or opened; unsupported: no direct I/O.

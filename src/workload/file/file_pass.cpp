@@ -247,8 +247,8 @@ Status FilePass::write_chunk(OpenFile& open, const Chunk& chunk, const void* dat
   return {};
 }
 
-/// Checks that the reserve remains if a file grows by `growth` bytes. Other ranks of the host may write
-/// equally much to the same file system before this write.
+/// Checks that the disk reserve remains free if a file grows by `growth` bytes. Counts the same growth for
+/// every rank on the node, since they may share the file system and write first.
 Status FilePass::check_room(std::uint64_t growth) {
   const Result<DiskSpace> space = layer_.space(directory_);
   EGT_TRY(of_file(space.status()));

@@ -77,7 +77,7 @@ class LinkContext {
   WordsView outgoing(std::uint64_t bytes) const { return words(outgoing_, bytes); }
   WordsView incoming(std::uint64_t bytes) const { return words(incoming_, bytes); }
   std::uint64_t bytes() const { return bytes_; }
-  /// Handle by which another process of the host opens the receive buffer; empty: see `unshared`.
+  /// Handle by which another process of the node opens the receive buffer; empty: see `unshared`.
   const std::string& handle() const { return handle_; }
   const std::string& unshared() const { return unshared_; }
 

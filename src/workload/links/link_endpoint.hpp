@@ -14,8 +14,8 @@ namespace egt {
 struct LinkEndpoint {
   int rank = 0;
   std::string hostname;
-  std::string host_id;  ///< equal for ranks that share a host's data paths; see RankPlace
-  std::string machine;  ///< boot ID: equal for hosts on one machine; empty: unknown
+  std::string host_id;  ///< equal for ranks that share a node's data paths; see RankPlace
+  std::string machine;  ///< boot ID: equal for containers on one node; empty: unknown
   bool is_gpu = false;
   std::string device_name;
   std::string pci_id;     ///< as pci_id_text; empty: none
@@ -26,7 +26,7 @@ struct LinkEndpoint {
   std::vector<NetworkPort> ports;
 };
 
-/// The hostname for display, or the host id if another host has the same hostname.
+/// The hostname for display, or the host id if another node has the same hostname.
 std::string host_name(const LinkEndpoint& end, const std::vector<LinkEndpoint>& all);
 
 /// For the host backend: whether more ranks run on this rank's cores than there are cores. If so, a transfer

@@ -54,7 +54,7 @@ void raise_by_line_rate(Limit& limit, const LinkType& type) {
 }
 
 /// The median over all directions of one type's pairs, and the same without one rank. The second is needed
-/// because a slow rank makes half of the pairs of four ranks slow, and so their median too.
+/// because one slow rank of four slows half of the pairs, and therefore their median.
 class PeerMedians {
  public:
   explicit PeerMedians(const std::vector<LinkFigure>& figures) {

@@ -14,13 +14,13 @@
 /// A direction of a pair is slow if its rate is below the highest of these limits:
 /// - the user's limit
 /// - 75 % of the line rate, if known
-/// - 90 % of the median over all directions of pairs of that type, or over those without one of its two
-///   ranks, if higher
+/// - 90 % of the median over all directions of pairs of that type. The same median without one of the two
+///   ranks counts instead if it is higher.
 /// The rate is the median of the repeats, because a link that reaches its limit only sometimes is broken too.
 ///
 /// On the host backend a transfer needs a core on both sides, and the system may assign cores elsewhere.
-/// There the best repeat counts, and the limit for host memory is 20 % of the median. Directions between
-/// ranks that share cores are compared with the user's limit only.
+/// There the best repeat counts, and the limit for links through host memory is 20 % of the median.
+/// Directions between ranks that share cores are compared with the user's limit only.
 namespace egt {
 
 constexpr double min_share_of_line_rate = 0.75;
@@ -41,7 +41,7 @@ struct LinkFigure {
 /// Returns the slow directions, the one furthest below its limit first.
 std::vector<LinkFigure> slow_links(const std::vector<LinkFigure>& figures, double warn_below);
 
-/// One finding of kind "link" per slow link. If all pairs between two hosts, of a rank, or of the run are
+/// One finding of kind "link" per slow link. If all pairs between two nodes, of a rank, or of the run are
 /// slow, one finding covers them; it needs two pairs or more. `ends`: of all ranks, by rank. `warn_below`:
 /// bytes per second; 0: none.
 std::vector<Finding> judge_links(const std::vector<LinkFigure>& figures,

@@ -37,7 +37,7 @@ struct LinkTrial {
   int partner_of(int rank) const;
 };
 
-/// All pairs by exchange come first, then pairs of one host by copy. Slots to measure slow pairs again follow
+/// All pairs by exchange come first, then pairs on one node by copy. Slots to measure slow pairs again follow
 /// (link_remeasure.hpp). Then come rounds of disjoint pairs (4 or more ranks), every device with its host,
 /// and the collectives (2 or more ranks). `host_ids`: of all ranks.
 std::vector<LinkTrial> plan_link_trials(const std::vector<std::string>& host_ids);

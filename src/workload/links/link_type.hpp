@@ -10,11 +10,11 @@
 namespace egt {
 
 enum class LinkKind {
-  memory,   ///< two ranks of the host backend on one host
+  memory,   ///< two ranks of the host backend on one node
   nvlink,   ///< direct or through NVSwitches
   pcie,     ///< through PCIe switches or the host
-  network,  ///< between hosts
-  unknown,  ///< two GPUs of one host without data from NVML
+  network,  ///< between nodes
+  unknown,  ///< two GPUs of one node without data from NVML
 };
 const char* to_string(LinkKind kind);
 
@@ -31,7 +31,7 @@ std::optional<double> nvlink_rate(int generation);
 /// Bytes per second and direction of PCIe lanes, net of encoding; std::nullopt for an unknown generation.
 std::optional<double> pcie_rate(int generation, int width);
 
-/// Classifies the link between two ranks' devices. A network's line rate is known between two machines if all
+/// Classifies the link between two ranks' devices. A network's line rate is known between two nodes if all
 /// usable ports of an end have one speed. If an end has InfiniBand ports, only those count.
 LinkType classify(const LinkEndpoint& a, const LinkEndpoint& b);
 /// The link between a rank's device and its host.

@@ -125,7 +125,7 @@ bool GemmLane::holds(std::size_t block) const {
                      [&](const Operands& operands) { return operands.block == block; });
 }
 
-/// Rows of the largest result whose operands fit; 0 if none fits.
+/// Max rows of a result whose operands fit; 0 if none fits.
 std::int64_t GemmLane::rows_in(std::uint64_t bytes, Precision precision) const {
   const auto elements = static_cast<std::int64_t>(bytes / size_of(storage_type(precision)));
   const auto lasts_too_long = [&](std::int64_t rows) {
@@ -347,7 +347,7 @@ Flip GemmLane::due_fault(Operands& operands, std::size_t pair, const Gemm& gemm)
   return pair == operands.struck_pair ? operands.struck : Flip{.count = 0};
 }
 
-/// Verifies every element of an exact band. Of the others it verifies random rows of one pair. `cheap_terms`:
+/// Verifies every element of an exact band. In other bands, verifies random rows of one pair. `cheap_terms`:
 /// fp64 multiply-adds that a device does in about a millisecond.
 Status GemmLane::verify(const Operands& operands, std::size_t pair, const Gemm& gemm,
                         const std::stop_token& stop) {

@@ -49,7 +49,7 @@ struct CellProbe {
 Result<CellProbe> probe_cell(Device& device, Stream& stream, const Buffer& pinned, WordsView word,
                              std::uint32_t content);
 
-/// `to` has room for it.
+/// It fits into `to`.
 void add_sample(Mismatches& to, const Mismatches::Sample& sample);
 
 /// Moves the samples whose expected word is not the pattern's out of `found`, by the multiprocessor that

@@ -37,8 +37,9 @@ Status MemoryPatrol::take_next_operand(const std::stop_token& stop) {
   return {};
 }
 
-/// Fills the block with finite numbers, runs all of them through sine and exponential, fills it with a band
-/// of GEMM operands, and keeps these until all results are judged.
+/// Fills the block with finite numbers and runs them through sine and exponential: one iteration for all
+/// words, all iterations for one window of them. Then fills the block with a band of GEMM operands, which
+/// stay until all results are judged.
 Status MemoryPatrol::take_operand(std::size_t block, const GemmLane::Plan& plan,
                                   const std::stop_token& stop) {
   const Check check{.block = block,

@@ -25,7 +25,7 @@ constexpr std::size_t alignment = 16;
 constexpr std::size_t copies_per_operation = 9;
 /// fp8 needs blocks of this many rows.
 constexpr std::int64_t rows_unit = 16;
-/// Relative error of a function in the load's chains: 4 ulp, the most that CUDA documents for them. glibc: 2.
+/// Relative error of a function in the load's chains: 4 ulp, the max that CUDA documents for them. glibc: 2.
 constexpr double function_error = 0x1p-21;
 
 using Expected = ExpectedElement;
@@ -91,8 +91,8 @@ struct ChainValue {
 
 /// math::extreme_turn with functions in double. On the host backend the load calls those of libm in float, so
 /// a sample that called them as well would repeat their errors. Operands are rounded as the load rounds them.
-/// The error is propagated by the largest slopes: a constant bound would be too small near the root of u,
-/// where the square root amplifies, and would miss small errors of a function elsewhere.
+/// The error is propagated by the max slopes. A constant bound would be too small near the root of u, because
+/// the square root amplifies errors. Elsewhere it would miss small errors of a function.
 ChainValue independent_turn(const ChainValue& chain) {
   const auto wide = [](float operand) { return static_cast<double>(operand); };
   const float s = static_cast<float>(std::sin(wide(chain.value * 1.1f)) * std::cos(wide(chain.value * 0.9f)));
@@ -136,7 +136,7 @@ MatrixView as_row(const void* data, ElementType type, std::int64_t count) {
   return {const_cast<void*>(data), type, 1, count};
 }
 
-/// What an operation reads: the elements at the place of the sample, or the whole row. A matrix of one row is
+/// Input of an operation: the elements at the place of the sample, or the whole row. A matrix of one row is
 /// the same for all rows. The first operand has the shape of the result.
 struct Operand {
   MatrixView matrix;

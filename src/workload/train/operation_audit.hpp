@@ -88,7 +88,7 @@ class OperationAudit final : public OperationObserver {
   std::string name_of(const PassTensor& tensor) const;
   /// Enqueues a copy of the elements and returns a pointer to pinned memory; null if the matrix has no data.
   Result<const std::byte*> take(const MatrixView& m, const Place& place, Stream& stream);
-  /// Takes the elements of a result at `place_`. `expected(i)`: of the i-th one.
+  /// Copies the elements of a result at `place_`. `expected(i)`: of the i-th one.
   Result<const std::byte*> sample(const MatrixView& result, std::string name,
                                   std::function<ExpectedElement(std::int64_t)> expected, Stream& stream);
 

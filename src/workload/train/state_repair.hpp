@@ -103,8 +103,8 @@ class StateRepair {
 /// ranks, left suspects. Replaces that Mismatch in `dissents` by one per faulty rank, and one for the tensors
 /// that stay undecided. Decides nothing if the ranks differ after the repetition.
 /// 1. If some rank's digest of a tensor equals the repetition's, ranks with another digest are wrong.
-/// 2. Otherwise a gradient all-reduce has spread the fault. `blamed(question)`: the ranks whose first wrong
-///    result in a pass was of the tensor's layer.
+/// 2. Otherwise a gradient all-reduce has propagated the fault. `blamed(question)`: the ranks whose first
+///    wrong result in a pass was of the tensor's layer.
 void decide_by_repetition(std::vector<Mismatch>& dissents, const std::vector<Answers>& states,
                           const Repetition& repetition,
                           const std::function<std::set<int>(std::size_t)>& blamed);

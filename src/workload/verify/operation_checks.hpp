@@ -21,9 +21,9 @@ struct WrongAnswer {
   std::uint64_t count = 1;  ///< wrong values among those compared
 };
 
-/// Evaluation encodes known samples by a network of fixed weights: outputs = relu(samples w1^T + b) w2^T,
-/// forward only. Similarity computes the dot products of all pairs of encodings. By cosine, each one's best
-/// match must be itself.
+/// The operations evaluation and similarity of `verify`. Evaluation is the forward pass of a network of fixed
+/// weights for known samples: encodings = relu(samples w1^T + b) w2^T. Similarity computes the dot products
+/// of all pairs of encodings. By cosine similarity, the best match of each encoding must be itself.
 class EncodingCheck {
  public:
   static constexpr std::size_t answers = 2;  ///< encodings, similarities

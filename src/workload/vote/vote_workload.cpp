@@ -22,7 +22,7 @@ constexpr double vote_stop_seconds = 10;
 
 }  // namespace
 
-/// The first round shows which voters and units there are, the second one how long it takes.
+/// The first round determines the voters and units, the second one the duration.
 Status VoteWorkload::prepare() {
   Device& device = environment_.device;
   EGT_TRY_ASSIGN(round_, VoteRound::create(device));
