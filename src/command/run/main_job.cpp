@@ -19,7 +19,7 @@ Result<BatchShare> choose_batch(const BurnOptions& burn, const RankPlace& place)
   if (global < place.size)
     return Status(
         StatusCode::invalid_argument,
-        fmt::format("--global-batch {}: use at least one sample a rank, {} here", global, place.size));
+        fmt::format("--global-batch {}: use at least one sample per rank, {} here", global, place.size));
   return share_batch(global, place.rank, place.size);
 }
 
