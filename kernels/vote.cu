@@ -4,8 +4,8 @@
 #include "kernels/launch.hpp"
 #include "kernels/vector.cuh"
 
-// Other GPUs emulate the fp8 instruction of one warp, Hopper with the tensor cores' fp16. Hopper's own fp8
-// instruction is one of four warps.
+// Architectures with an fp8 `mma.sync`, the instruction of one warp. All others emulate it, Hopper with fp16
+// tensor cores. Hopper's native fp8 instruction (`wgmma`) needs four warps.
 #define EGT_HAS_FP8_MMA (__CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define EGT_HAS_FP8_WGMMA 1
@@ -20,8 +20,8 @@ using math::fold;
 using math::VoteLane;
 
 constexpr unsigned vote_threads = sub_partitions * math::vote_lanes;
-/// Most blocks end at once, because their multiprocessor was claimed before. Under load, many are needed
-/// until each multiprocessor has had room for one.
+/// Most blocks end at once, because another block has claimed their multiprocessor. Under load, many blocks
+/// are needed until one has run on every multiprocessor.
 constexpr unsigned blocks_per_multiprocessor = 16;
 constexpr int sums_until_reset = 16;  ///< iterations that a tensor core's sums grow
 
@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(vote_threads, 4) vote_kernel(const UnitVote ca
   answer_all(call, static_cast<int>(voter), part, lane, words[part],
              std::make_integer_sequence<int, compute_units>());
   // After a preemption a block may continue elsewhere. Then its answers do not count, and another block may
-  // claim.
+  // claim the multiprocessor.
   if (lane != 0) return;
   if (multiprocessor_id() == voter)
     atomicOr(&call.answers[voter].parts, 1u << part);

@@ -57,7 +57,7 @@ Readiness readiness_of(const Json& result);
 std::set<int> ranks_of_idle_devices(const Json& result);
 
 /// Ranks that a fault may belong to: its rank and its suspects. A device that computes nothing explains every
-/// difference from its peers, so only the `idle` suspects are accused if there are any.
+/// difference from its peers, so only the `idle` suspects are blamed if there are any.
 std::set<int> accused_ranks(const Json& fault, const std::set<int>& idle);
 
 /// Reasons why the run does not pass, one line each. `not_run`: operations not verified on a device, unless

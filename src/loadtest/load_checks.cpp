@@ -73,7 +73,7 @@ LoadChecks::Questions LoadChecks::of_kind(LoadAnswerKind kind) const {
 
 /// A round in which all ranks agree, preferably the first, is the reference for the other. The second one
 /// needs half of the ranks or more with equal answers in both rounds. Otherwise a faulty rank may have passed
-/// wrong values to all through shared results. The second round then accuses no rank.
+/// wrong values to all through shared results. The second round then blames no rank.
 bool LoadChecks::judge_rounds(const std::vector<Answers>& all, const Questions& questions,
                               std::int64_t step) {
   if (questions.empty()) return true;

@@ -29,7 +29,7 @@ bool ended_by_itself(const ByRank& part, int size) {
   return ended == size;
 }
 
-/// Min value over the ranks of this part of the run. Ranks report progress about once a second, so their
+/// Min value over the ranks of this part of the run. Ranks report progress about once per second, so their
 /// values differ.
 template <typename T>
 T least(const ByRank& part, const char* figure) {

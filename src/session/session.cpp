@@ -90,8 +90,8 @@ Status Session::run_steps(const SessionPlan& plan) {
     const auto number = recovery_.meet(status, [this] { return drain(); });
     if (!number) break;
     status = resume(*number);
-    // Timeouts and aborts come from peers, so meet again. Other failures would repeat without end, since the
-    // watchdog's order stays valid until the rank has resumed.
+    // Peers cause timeouts and aborts, so the rank joins the next restart. Any other failure would recur in
+    // an endless loop, since the watchdog's restart order stays valid until the rank has resumed.
     if (!status.ok() && status.code() != StatusCode::timeout && status.code() != StatusCode::aborted) break;
     if (status.ok()) status = make_steps(plan);
   }

@@ -33,9 +33,10 @@ struct SessionPlan {
 class Recovery {
  public:
   virtual ~Recovery() = default;
-  /// Called after `failure` ended the steps. Returns the number of the restart once all ranks have met and
-  /// have a new communicator. Returns std::nullopt if there is no restart and the run ends. `drain` is called
-  /// after the communicator was aborted. A rank whose device does not become idle does not join the restart.
+  /// Called after `failure` ended the steps. Returns the number of the restart once all ranks have joined it
+  /// and have a new communicator. Returns std::nullopt if there is no restart and the run ends. `drain` is
+  /// called after the communicator was aborted. A rank whose device does not become idle does not join the
+  /// restart.
   virtual std::optional<int> meet(const Status& failure, const std::function<Status()>& drain) = 0;
   /// Reports that this rank continues at `next_step`. `given_up_step`: the first step that was not completed.
   virtual void resumed(int number, std::int64_t given_up_step, std::int64_t next_step) = 0;

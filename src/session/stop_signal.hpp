@@ -45,9 +45,9 @@ class StopSignal {
 const char* signal_name(int number);
 
 /// Treats the file `stop` in a run's directory as a stop request, which needs no signal. A thread checks
-/// about five times a second and removes the file once read. In the directory of a resumed run, a file older
-/// than this process belongs to the previous run and is only removed. If the disk hangs, the thread is left
-/// behind.
+/// about five times per second and removes the file once read. In the directory of a resumed run, a file
+/// older than this process belongs to the previous run and is only removed. If the disk hangs, the thread is
+/// abandoned.
 class StopFile {
  public:
   /// unavailable if the thread cannot be created.

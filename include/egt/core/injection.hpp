@@ -133,9 +133,9 @@ struct InjectionRow {
   constexpr bool accepts(InjectionKey key) const { return (keys & key) != 0; }
 };
 
-/// In the order of the enumeration. Some kinds are detected by one of several `faults`. A flip may drive the
-/// loss to infinity before the digests are compared. A flip in a training state makes the next pass differ
-/// from its second pass, and rounding may make the states equal again before a check.
+/// One row per kind, in the order of the enumeration. Some kinds are detected by one of several `faults`. A
+/// flip may drive the loss to infinity before the digests are compared. A flip in a training state makes the
+/// next pass differ from its second pass, and rounding may make the states equal again before a check.
 inline constexpr auto injection_rows = [] {
   using enum InjectionKind;
   using enum FoundBy;

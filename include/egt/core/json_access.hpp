@@ -7,8 +7,8 @@
 
 #include "egt/core/record.hpp"
 
-/// Reads records that another version may have written, or that are truncated, without assumptions. Writes
-/// JSON that may contain foreign text.
+/// Reads records that may be truncated or from another program version: missing or wrong values never throw.
+/// Writes JSON that may contain invalid UTF-8.
 namespace egt {
 
 /// The value of `key`, or null if there is none.

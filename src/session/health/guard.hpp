@@ -29,7 +29,7 @@ struct Heat {
 /// and a time constant of 3 to 200 s).
 class HeatControl {
  public:
-  /// Called about once a second, with the `seconds` since the previous sample. Without a temperature it is
+  /// Called about once per second, with the `seconds` since the previous sample. Without a temperature it is
   /// not called, and the load stays unchanged.
   void look(const Heat& heat, double seconds);
   double duty() const { return duty_; }
@@ -94,7 +94,7 @@ class PressureControl {
   bool gave_up_ = false;
 };
 
-/// Input of the limiter, about once a second.
+/// Input of the limiter, about once per second.
 struct GuardSample {
   double seconds = 0;                   ///< since the load started; monotonic
   std::optional<SensorReading> device;  ///< std::nullopt: no sensor, or no answer

@@ -69,7 +69,7 @@ class MixControl {
   /// `fixed`: why the share is not controlled. If empty, it is controlled once a limit and the power are
   /// known. `min_duty`: min share.
   MixControl(const std::optional<double>& limit_w, std::string fixed, double min_duty = usual_least_duty);
-  /// Call it about once a second or more often. Returns a warning, or an empty string.
+  /// Call it about once per second or more often. Returns a warning, or an empty string.
   std::string look(double now, const std::optional<SensorReading>& reading, LoadLead lead, double guard_duty);
   /// The share for LoadControl.
   double products_duty() const { return duty_; }

@@ -36,7 +36,7 @@ class Telemetry {
  public:
   /// Reads limits and counters, then starts sampling. A null `sensor` samples the node only. No other object
   /// uses the sensor from now on. It is shared, since a thread that hangs in its driver keeps it. With
-  /// `guarding` it samples once a second or more often.
+  /// `guarding` it samples once per second or more often.
   Telemetry(std::shared_ptr<Sensor> sensor, double sample_seconds, Clock::time_point process_started,
             std::optional<Guarding> guarding = {});
   ~Telemetry();
@@ -51,7 +51,7 @@ class Telemetry {
   void stop(double patience_seconds = stop_seconds);
   static constexpr double stop_seconds = 10;  ///< the driver of a loaded node may respond late
 
-  /// Checks whether the sensor blocks its thread for too long. Call it about once a second, from a thread
+  /// Checks whether the sensor blocks its thread for too long. Call it about once per second, from a thread
   /// that does not wait for the sensor.
   void ask_overdue();
 

@@ -27,8 +27,8 @@ class SubmissionWindow {
     }
     return {};
   }
-  /// The mark that must complete before iteration `number` is enqueued, and is then recorded again; null:
-  /// none.
+  /// The event that must complete before iteration `number` is enqueued, and that is then recorded again.
+  /// null: no wait.
   Event* due(std::int64_t number) {
     if (number % iterations != 0) return nullptr;
     return marks_[static_cast<std::size_t>(number / iterations) % marks].get();

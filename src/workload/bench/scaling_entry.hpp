@@ -70,12 +70,12 @@ std::optional<double> slowness(const std::vector<BenchEntry>& entries, int rank,
 /// Fills in the values that depend on the single-device entries among the earlier `entries`.
 void complete(BenchEntry& entry, const std::vector<BenchEntry>& entries);
 
-/// Chooses the fastest entry on the most devices of each test divided by more than its batch. Writes a
-/// sentence into it that recommends its mode and gives the reason.
+/// For each test that was also split by tensor or pipeline: finds the fastest entry on the max number of
+/// devices. Its `recommendation` becomes one sentence with the mode and the reason.
 void recommend(std::vector<BenchEntry>& entries);
 
 PartReport report_of(const BenchEntry& entry);
-/// For example "voxelize 1000000 points: 2 devices, p2p: 0.103 ms a step, ..".
+/// For example "voxelize 1000000 points: 2 devices, p2p: 0.103 ms per step, ..".
 std::string line_of(const BenchEntry& entry);
 
 }  // namespace egt

@@ -60,9 +60,10 @@ Status GemmLane::prepare() {
   return try_bands();
 }
 
-/// A library may flush or align small numbers, or keep fewer bits of its sums. With such a band, nearly every
-/// element is wrong, and it is left out. A faulty device has few wrong ones, and keeps the band. int8 is
-/// exact. All rows fit VerifyExactGemm::max_located_rows, so every wrong element counts.
+/// Finds the bands that are exact with this library, which may flush or align small numbers, or keep fewer
+/// bits of its sums. If nearly every element is wrong, the band is left out. A faulty device has few wrong
+/// elements, so the band stays. int8 is always exact. All rows fit VerifyExactGemm::max_located_rows, so
+/// every wrong element counts.
 Status GemmLane::try_bands() {
   constexpr double max_wrong_share = 0.125;
   static_assert(fewest_rows <= VerifyExactGemm::max_located_rows);

@@ -102,8 +102,10 @@ Result<SecondReads> read_again(Device& device, Stream& stream, const Buffer& pin
   return all;
 }
 
-/// Words of one thread block are read by one multiprocessor also if the memory is at fault. Words of several
-/// blocks are, too, if they are a bad column and the distance of the blocks divides that of its cells.
+/// The multiprocessor that read all wrong words, if this cannot be chance; else the memory is at fault. Words
+/// of one thread block prove nothing, since one multiprocessor reads them all. Words of several blocks prove
+/// nothing if they may be a bad column of memory, whose cells can be at distances at which the same
+/// multiprocessor reads.
 std::optional<int> faulty_reader(const Mismatches& read_wrong, int multiprocessors) {
   std::set<std::uint32_t> blocks;
   for (const Mismatches::Sample& one : samples_of(read_wrong)) {

@@ -212,8 +212,8 @@ struct Element<std::int32_t> {
   static EGT_HD double load(std::int32_t v) { return v; }
 };
 
-/// fp64 to fp32, toward zero, with the last bit set if it was inexact. Rounding that to 16 bits gives the
-/// result of one rounding from fp64 (Boldo, Melquiond, "When double rounding is odd", 2005).
+/// Rounds fp64 to fp32 to odd: toward zero, with the last bit set if it was inexact. Rounding that to 16 bits
+/// gives the result of one rounding from fp64 (Boldo, Melquiond, "When double rounding is odd", 2005).
 EGT_HD float round_to_odd(double value) {
   const float nearest = static_cast<float>(value);
   const double back = nearest;
