@@ -164,6 +164,7 @@ TEST_F(TrainingRepairOnRanks, FaultsOfTwoRanksInOnePeriodAreBothToldAndBlamed) {
 
 TEST_F(TrainingRepairOnRanks, AWeightThatIsWrongAtAnyStepBetweenChecksIsBlamedRightly) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
+  // Two ranks decide by their passes, so each layer is struck; more ranks have a majority.
   for (const int step : {50, 55, 60, 80, 90, 98})
     for (const int layer : size() > 2 ? std::vector{1 + step % 3} : std::vector{1, 2, 3}) {
       const int victim = (step + layer) % 2;
