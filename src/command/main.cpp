@@ -18,6 +18,7 @@
 #include "ranks/mpi/launcher.hpp"
 #include "ranks/mpi/mpi_control.hpp"
 #include "ranks/mpi/mpi_session.hpp"
+#include "report/console/console_style.hpp"
 #include "session/stop_signal.hpp"
 
 namespace {
@@ -68,7 +69,7 @@ int printed(int code) {
 
 int run(int argc, char** argv, Clock::time_point started) {
   const Launcher launcher = find_launcher();
-  Result<Options> options = parse_options(argc, argv, program_version());
+  Result<Options> options = parse_options(argc, argv, program_version(), results_columns());
   // Printed once per node, since the config file may be wrong on a single node.
   if (!options.ok()) return fail(options.status(), launcher.local_rank);
   const CommandRow& command = *find_command(options.value().command);

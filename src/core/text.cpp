@@ -45,6 +45,13 @@ std::string valid_utf8(std::string_view text) {
   return Json::parse(one_line(std::string(text))).get<std::string>();
 }
 
+std::string to_lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
 std::string printable(std::string_view text, char instead) {
   return escaped(text, "", {&instead, 1});
 }

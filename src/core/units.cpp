@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -19,25 +20,33 @@ struct Unit {
   std::uint64_t factor;
 };
 
+/// Compared without case.
 constexpr Unit size_units[] = {{"B", 1},
+                               {"K", 1'000},
                                {"KB", 1'000},
+                               {"M", 1'000'000},
                                {"MB", 1'000'000},
+                               {"G", 1'000'000'000},
                                {"GB", 1'000'000'000},
+                               {"T", 1'000'000'000'000},
                                {"TB", 1'000'000'000'000},
                                {"KiB", 1ull << 10},
                                {"MiB", 1ull << 20},
                                {"GiB", 1ull << 30},
                                {"TiB", 1ull << 40}};
-constexpr Unit duration_units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+/// The case matters, as an M is not a minute elsewhere.
+constexpr Unit duration_units[] = {{"", 1},     {"s", 1},    {"sec", 1},  {"m", 60},
+                                   {"min", 60}, {"h", 3600}, {"d", 86400}};
 constexpr Unit rate_units[] = {
     {"b/s", 1}, {"Kb/s", 1'000}, {"Mb/s", 1'000'000}, {"Gb/s", 1'000'000'000}, {"Tb/s", 1'000'000'000'000},
     {"B/s", 8}, {"KB/s", 8'000}, {"MB/s", 8'000'000}, {"GB/s", 8'000'000'000}, {"TB/s", 8'000'000'000'000}};
 constexpr double longest_duration = 3650.0 * 86400;
 
 constexpr const char* size_allowed =
-    "0, or a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB is allowed, as 72GB, and less than 16 EiB";
+    "0, or a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB is allowed, such as 72GB, and less than 16 "
+    "EiB";
 constexpr const char* duration_allowed =
-    "a number above 0 with s, m, h or d is allowed, as 5m, and at most 3650d";
+    "a time above 0 in s, m, h or d is allowed, such as 90s, 5min or 1h30m, and at most 3650d";
 constexpr const char* rate_allowed =
     "0, or a number with b/s, Kb/s, Mb/s, Gb/s, Tb/s (bits) or B/s, KB/s, MB/s, GB/s, TB/s (bytes), is "
     "allowed, as 20Gb/s";
@@ -49,7 +58,7 @@ Status not_allowed(std::string_view text, const char* allowed) {
   return {StatusCode::invalid_argument, fmt::format("'{}' is not valid: {}", printable(text), allowed)};
 }
 
-/// A decimal number without sign or exponent, and the text after it.
+/// A decimal number without sign or exponent, and the text after it, without the spaces between them.
 struct Quantity {
   double value = 0;
   std::optional<std::uint64_t> whole;  ///< exact value, if there is no fraction and it fits
@@ -60,7 +69,7 @@ std::optional<Quantity> parse_quantity(std::string_view text) {
   const std::size_t length = std::min(text.find_first_not_of("0123456789."), text.size());
   const char* const end = text.data() + length;
   Quantity quantity;
-  quantity.suffix = text.substr(length);
+  quantity.suffix = text.substr(std::min(text.find_first_not_of(' ', length), text.size()));
   const auto [stop, error] = std::from_chars(text.data(), end, quantity.value, std::chars_format::fixed);
   if (error != std::errc() || stop != end) return std::nullopt;
   std::uint64_t whole = 0;
@@ -69,11 +78,15 @@ std::optional<Quantity> parse_quantity(std::string_view text) {
   return quantity;
 }
 
-template <std::size_t N>
-std::optional<std::uint64_t> factor_of(std::string_view suffix, const Unit (&units)[N]) {
+template <std::size_t N, typename Equal = std::equal_to<>>
+std::optional<std::uint64_t> factor_of(std::string_view suffix, const Unit (&units)[N], Equal equal = {}) {
   for (const Unit& unit : units)
-    if (unit.name == suffix) return unit.factor;
+    if (equal(unit.name, suffix)) return unit.factor;
   return std::nullopt;
+}
+
+bool is_same_word(std::string_view a, std::string_view b) {
+  return to_lower(a) == to_lower(b);
 }
 
 /// `quantity` times `factor`, exact for integers; std::nullopt if it does not fit or is a fraction of a byte.
@@ -94,17 +107,29 @@ Result<std::uint64_t> parse_size(std::string_view text) {
   const auto quantity = parse_quantity(text);
   if (quantity && quantity->suffix.empty() && quantity->value == 0) return std::uint64_t{0};
   if (quantity)
-    if (const auto factor = factor_of(quantity->suffix, size_units))
+    if (const auto factor = factor_of(quantity->suffix, size_units, is_same_word))
       if (const auto bytes = bytes_of(*quantity, *factor)) return *bytes;
   return not_allowed(text, size_allowed);
 }
 
 Result<double> parse_duration(std::string_view text) {
-  if (const auto quantity = parse_quantity(text))
-    if (const auto factor = factor_of(quantity->suffix, duration_units)) {
-      const double seconds = quantity->value * static_cast<double>(*factor);
-      if (seconds > 0 && seconds <= longest_duration) return seconds;
-    }
+  double seconds = 0;
+  std::string_view rest = text;
+  // Several parts have descending units, so that a typing error is no time.
+  for (std::uint64_t previous = std::numeric_limits<std::uint64_t>::max(); !rest.empty();) {
+    const auto quantity = parse_quantity(rest);
+    if (!quantity) return not_allowed(text, duration_allowed);
+    const std::string_view unit = quantity->suffix.substr(0, quantity->suffix.find_first_of("0123456789. "));
+    const auto factor = factor_of(unit, duration_units);
+    const bool is_part = rest.size() < text.size();
+    if (!factor || *factor >= previous || (is_part && unit.empty()))
+      return not_allowed(text, duration_allowed);
+    seconds += quantity->value * static_cast<double>(*factor);
+    previous = *factor;
+    rest = quantity->suffix.substr(unit.size());
+    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  }
+  if (seconds > 0 && seconds <= longest_duration) return seconds;
   return not_allowed(text, duration_allowed);
 }
 

@@ -22,7 +22,7 @@ class Install(ProgramTest):
         return done.stdout
 
     def help_options(self, command):
-        return set(re.findall(r"^  (--[a-z0-9-]+)", self.call(PROGRAM, command, "--help"), re.MULTILINE))
+        return set(re.findall(r"^  (?:-\w, )?(--[a-z0-9-]+)", self.call(PROGRAM, command, "--help"), re.MULTILINE))
 
     def test_the_installed_program_starts_and_has_its_presets(self):
         program = self.folder / "usr/bin/extreme_gpu_trainer"

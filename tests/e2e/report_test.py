@@ -372,7 +372,7 @@ class Resume(Report):
         self.check_one_line(self.resume(code=ENVIRONMENT), "run: cannot be read")
         done = self.run_program("--resume", "run", "--output", "other")
         self.assertEqual(done.returncode, WRONG_USAGE)
-        self.check_one_line(done, "--resume and --output exclude each other")
+        self.check_one_line(done, "--resume and --output are mutually exclusive")
         self.assertEqual(self.files(), [])
 
 

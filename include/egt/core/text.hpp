@@ -17,6 +17,9 @@ std::string valid_utf8(std::string_view text);
 /// become `instead`. Other bytes stay, UTF-8 or not.
 std::string printable(std::string_view text, char instead = '?');
 
+/// ASCII letters in lower case; other bytes stay.
+std::string to_lower(std::string_view text);
+
 /// For an HTML element or quoted attribute: valid UTF-8; control characters except newline become `?`.
 std::string html_text(std::string_view text);
 

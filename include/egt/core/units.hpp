@@ -11,12 +11,12 @@
 /// Sizes, durations and shares as people type and read them.
 namespace egt {
 
-/// "72GB" (10^9), "10GiB" (2^30), "512B"; B KB MB GB TB KiB MiB GiB TiB; fractions are allowed ("1.5GB"). The
-/// unit is required except for "0", since 90 may mean 90 % or 90 GB. Result in bytes. The error states the
-/// allowed values, not the option's name.
+/// "72GB" (10^9), "10GiB" (2^30), "512B"; B KB MB GB TB KiB MiB GiB TiB in any case, "72G" is "72GB";
+/// fractions are allowed ("1.5GB"). The unit is required except for "0", since 90 may mean 90 % or 90 GB.
+/// Result in bytes. The error states the allowed values, not the option's name. Spaces may precede any unit.
 Result<std::uint64_t> parse_size(std::string_view text);
 
-/// "90s", "5m", "1.5h", "3d"; a plain number is in seconds. Result in seconds, above 0.
+/// "90s", "5m" or "5min", "1.5h", "3d", "1h30m"; a plain number is in seconds. Result in seconds, above 0.
 Result<double> parse_duration(std::string_view text);
 
 /// "20Gb/s" (10^9 bits), "2.5GB/s" (bytes); b/s Kb/s Mb/s Gb/s Tb/s and B/s KB/s MB/s GB/s TB/s; "0". Result
@@ -26,7 +26,8 @@ Result<double> parse_bit_rate(std::string_view text);
 /// "90%" to 0.9; 0 to 100 %.
 Result<double> parse_percent(std::string_view text);
 
-/// The text after the leading number: "ms" of "100ms"; std::nullopt if there is no leading number.
+/// The text after the leading number and spaces: "ms" of "100 ms"; std::nullopt if there is no leading
+/// number.
 std::optional<std::string_view> unit_in(std::string_view text);
 
 /// A share of a total ("90%") or a size ("72GB", "0").

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cassert>
-#include <iterator>
 #include <set>
 #include <sstream>
 #include <string>
@@ -39,20 +38,6 @@ bool is_left_out(const OptionRule& rule, const Options& options) {
   if (rule.name == "device") return true;  // --backend already determines it
   return is_replaced(rule, options) ||
          (options.command == "bench" && !options.bench.ceilings && is_one_of(rule.name, file_options));
-}
-
-using Words = std::set<std::string>;
-
-/// The last default whose words are all in `words`; null: none.
-const Default* default_for(const OptionRule& rule, const Words& words) {
-  const auto applies = [&](const Default& one) {
-    std::istringstream when(one.when);
-    return std::all_of(std::istream_iterator<std::string>(when), {},
-                       [&](const std::string& word) { return words.contains(word); });
-  };
-  const auto& all = rule.value.defaults;
-  const auto found = std::find_if(all.rbegin(), all.rend(), applies);
-  return found == all.rend() ? nullptr : &*found;
 }
 
 /// Applies the defaults for `words` to options that the user did not set, and reports each.

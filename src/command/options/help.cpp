@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,22 +17,77 @@ namespace {
 
 using Rules = std::vector<OptionRule>;
 
-/// The default that the options start with, as the user would write it.
-std::string first_default(const OptionValue& value) {
-  const Json json = value.to_config();
-  return json.is_number_float() ? digits(json.get<double>())
-                                : fmt::format("{}", fmt::join(value.texts(), ","));
+/// Words and lines of a text, in lines of at most `columns` if its words allow that. The first line starts at
+/// column `at`, all others are indented.
+std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent, std::size_t at = 0) {
+  std::string all;
+  bool is_first = true;
+  while (!text.empty()) {
+    const std::size_t length = std::min(text.find_first_of(" \n"), text.size());
+    const std::string_view word = text.substr(0, length);
+    if (!is_first && at + 1 + word.size() > columns) {
+      all += '\n' + std::string(indent, ' ');
+      at = indent;
+    } else if (!is_first && at > indent) {
+      all += ' ';
+      ++at;
+    }
+    all += word;
+    at += word.size();
+    is_first = false;
+    const bool ends_line = length < text.size() && text[length] == '\n';
+    text.remove_prefix(std::min(length + 1, text.size()));
+    if (!ends_line) continue;
+    all += '\n';
+    at = 0;
+    is_first = true;
+  }
+  return all;
 }
 
-/// The help with the defaults in it. The rule is bound to options with the values that they start with.
-std::string help_of(const OptionRule& rule) {
-  std::string help = rule.help;
-  const auto put = [&help](const std::string& name, const std::string& text) {
-    if (const std::size_t at = help.find(name); at != std::string::npos) help.replace(at, name.size(), text);
+std::string value_text(const OptionRule& rule) {
+  const Json json = rule.value.to_config();
+  return json.is_number_float() ? digits(json.get<double>())
+                                : fmt::format("{}", fmt::join(rule.value.texts(), ","));
+}
+
+/// "(90%; host: 256MB)": the values that `command` uses if the option is not given. `conditions`: other
+/// options that change the default, such as --quick. Empty: no default, or a flag.
+std::string defaults_of(const OptionRule& rule, std::string_view command,
+                        std::initializer_list<const char*> conditions = {}) {
+  if (rule.value.placeholder.empty()) return {};
+  const std::string first = value_text(rule);
+  const auto text_with = [&](const char* backend, const std::string& condition) {
+    Words words = {std::string(command), backend};
+    if (!condition.empty()) words.insert(condition);
+    if (command == "bench" && condition != "--ceilings") words.emplace("scaling");
+    const Default* const one = default_for(rule, words);
+    return one ? one->text : first;
   };
-  if (help.find("{}") != std::string::npos) put("{}", first_default(rule.value));
-  for (const Default& one : rule.value.defaults) put(fmt::format("{{{}}}", one.when), one.text);
-  return help;
+  std::string all = text_with("cuda", "");
+  const auto add = [&all](std::string_view when, const std::string& text) {
+    all += fmt::format("{}{}: {}", all.empty() ? "" : "; ", when, text);
+  };
+  const std::string on_host = text_with("host", "");
+  if (on_host != all) add("host", on_host);
+  for (const char* condition : conditions) {
+    const std::string cuda = text_with("cuda", condition), host = text_with("host", condition);
+    if (cuda != text_with("cuda", "")) add(condition, cuda);
+    if (host != on_host && host != cuda) add(fmt::format("host with {}", condition), host);
+  }
+  return all.empty() ? "" : fmt::format(" ({})", all);
+}
+
+/// Positional arguments of a command.
+std::string_view path_of(std::string_view command) {
+  return command == "compare"     ? " FILE FILE.."
+         : command == "report"    ? " DIR"
+         : command == "reproduce" ? " FILE"
+                                  : "";
+}
+
+std::string_view short_help(const OptionRule& rule) {
+  return std::string_view(rule.help).substr(0, rule.help.find('\n'));
 }
 
 Rules rules_of(const CommandRow& command, const Rules& all) {
@@ -71,37 +129,65 @@ std::vector<std::string_view> command_names() {
   return names;
 }
 
-std::string injection_help() {
+std::string injection_help(std::size_t columns) {
   std::string kinds;
   std::string behaviour;
   for (const InjectionRow& row : injection_rows)
     (row.changes_data() ? kinds : behaviour) += fmt::format(" {}", row.name);
-  return fmt::format(
-      "Injected faults: --inject "
-      "KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T][,layer=L][,peer=P][,ms=M][,lasting=L]\n"
-      "  KIND is one of{}\n"
-      "  or one that leaves data as they are:{}\n"
-      "  mpirun -np 3 extreme_gpu_trainer --steps 200 --inject weight:rank=1,step=20,layer=3,bit=7\n",
-      kinds, behaviour);
+  std::string text = "Injected faults:\n";
+  for (const std::string& line :
+       {std::string("--inject KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T] "
+                    "[,layer=L][,peer=P][,ms=M][,lasting=L]"),
+        fmt::format("KIND that corrupts data:{}", kinds), fmt::format("KIND that does not:{}", behaviour),
+        std::string("Example: mpirun -np 3 extreme_gpu_trainer --steps 200 "
+                    "--inject weight:rank=1,step=20,layer=3,bit=7")})
+    text += fmt::format("  {}\n", wrapped(line, columns, 4, 2));
+  return text;
 }
 
-std::string closing_words() {
-  return "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024), and need their "
-         "unit.\n"
-         "A time without one is in seconds.\n"
-         "Exit codes: 0 pass, 1 fault, 2 wrong usage, 3 the environment cannot, 4 incomplete, 5 degraded,\n"
-         "6 interrupted. To stop a run cleanly: touch DIR/stop in its run directory, or SIGUSR2 to mpirun.";
+std::string closing_words(std::size_t columns) {
+  return wrapped(
+      "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024), and need their unit. "
+      "A time without one is in seconds.\n"
+      "Exit codes: 0 pass, 1 fault, 2 wrong usage, 3 environment error, 4 incomplete, 5 degraded, 6 "
+      "interrupted.\n"
+      "To stop a run cleanly: touch DIR/stop in its run directory, or send SIGUSR2 to mpirun.",
+      columns, 2);
 }
 
-std::string help_lines(std::string_view command) {
-  std::string text = fmt::format("Options of {}, with their defaults in parentheses\n\n", command), group;
+/// Options that most users need, as one group.
+constexpr std::string_view common_options[] = {"duration", "preset", "quick",   "output", "memory",
+                                               "no-io",    "serve",  "devices", "help",   "version"};
+
+std::string option_line(const OptionRule& rule, std::string_view command, std::size_t columns) {
+  constexpr std::size_t min_columns = 70, description = 30;
+  const std::string left =
+      fmt::format("  {}--{}{}{}", *rule.letter ? fmt::format("{}, ", rule.letter) : "", rule.name,
+                  rule.value.placeholder.empty() ? "" : " ", rule.value.placeholder);
+  const std::size_t indent = columns < min_columns ? 6 : description;
+  const bool has_own_line = left.size() + 2 > indent;
+  const std::string text = fmt::format("{}{}", short_help(rule), defaults_of(rule, command));
+  return fmt::format("{:<{}}{}{}\n", left, has_own_line ? 0 : indent,
+                     has_own_line ? "\n" + std::string(indent, ' ') : "",
+                     wrapped(text, columns, indent, indent));
+}
+
+std::string help_lines(std::string_view command, std::size_t columns) {
   Options defaults;
-  for (const OptionRule& rule : option_rules(defaults)) {
-    if (!knows(command, rule.commands)) continue;
-    if (group != rule.group) text += fmt::format("{}{}:\n", group.empty() ? "" : "\n", rule.group);
+  const Rules rules = option_rules(defaults);
+  std::string text = "Common (defaults in parentheses):\n", group;
+  const auto is_common = [](const OptionRule& rule) {
+    return std::find(std::begin(common_options), std::end(common_options), rule.name) !=
+           std::end(common_options);
+  };
+  for (const std::string_view name : common_options)
+    if (const OptionRule& rule = *find_rule(rules, name, command); knows(command, rule.commands))
+      text += option_line(rule, command, columns);
+  for (const OptionRule& rule : rules) {
+    if (!knows(command, rule.commands) || is_common(rule)) continue;
+    if (group != rule.group) text += fmt::format("\n{}:\n", rule.group);
     group = rule.group;
-    const std::string left = fmt::format("--{} {}", rule.name, rule.value.placeholder);
-    text += fmt::format("  {:<32} {}\n", left, help_of(rule));
+    text += option_line(rule, command, columns);
   }
   return text + '\n';
 }
@@ -119,14 +205,18 @@ std::string roff(std::string_view text) {
   return "\\&" + escaped;
 }
 
-std::string roff_options(const Rules& rules) {
+std::string roff_options(const Rules& rules, std::string_view command) {
   std::string text;
   for (const OptionRule& rule : rules) {
     const std::string name = fmt::format("\\fB{}\\fR", roff("--" + rule.name).substr(2));
     const std::string letter = *rule.letter ? fmt::format("\\fB{}\\fR, ", roff(rule.letter).substr(2)) : "";
     const std::string value =
         rule.value.placeholder.empty() ? "" : fmt::format(" \\fI{}\\fR", roff(rule.value.placeholder));
-    text += fmt::format(".TP\n{}{}{}\n{}\n", letter, name, value, roff(help_of(rule)));
+    const std::string_view detail = std::string_view(rule.help).substr(short_help(rule).size());
+    text += fmt::format(
+        ".TP\n{}{}{}\n{}\n", letter, name, value,
+        roff(fmt::format("{}{}{}", short_help(rule),
+                         defaults_of(rule, command, {"--quick", "--ceilings", "--load=train"}), detail)));
   }
   return text;
 }
@@ -154,20 +244,20 @@ std::string manual_page(std::string_view version) {
   for (const CommandRow& row : command_rows())
     text += fmt::format(".TP\n\\fB{}\\fR\n{}\n.br\n{}\n", row.name, roff(row.help), roff(row.example));
   text += ".SH OPTIONS\nDefaults are in parentheses.\n";
-  const auto add = [&](std::string_view heading, const auto& is_here) {
+  const auto add = [&](std::string_view heading, std::string_view command, const auto& is_here) {
     Rules rules;
     std::copy_if(all.begin(), all.end(), std::back_inserter(rules), is_here);
-    if (!rules.empty()) text += fmt::format(".SS {}\n{}", heading, roff_options(rules));
+    if (!rules.empty()) text += fmt::format(".SS {}\n{}", heading, roff_options(rules, command));
   };
-  add("Of every command", [](const OptionRule& rule) { return rule.commands == of_all; });
+  add("Of every command", "burn", [](const OptionRule& rule) { return rule.commands == of_all; });
   for (const CommandRow& row : command_rows())
-    add(fmt::format("Of {}", row.name),
+    add(fmt::format("Of {}", row.name), row.name,
         [&](const OptionRule& rule) { return rule.commands != of_all && (rule.commands & row.bit) != 0; });
   text += ".SH PRESETS\n";
   for (const Preset& preset : presets())
     text += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(preset.name), roff(preset.help()));
-  text +=
-      ".SH INJECTED FAULTS\n" + roff_block(injection_help()) + ".SH NOTES\n" + roff_block(closing_words());
+  text += ".SH INJECTED FAULTS\n" + roff_block(injection_help(80)) + ".SH NOTES\n" +
+          roff_block(closing_words(80));
   text.pop_back();
   return text;
 }
@@ -240,7 +330,7 @@ std::string fish_completion() {
           : takes_path(rule) ? " -r -F"
                              : " -x";
       line(row.name == "burn" ? fmt::format("{}; or {}", first, here) : here,
-           fmt::format("-l {} -d {}{}", rule.name, quoted(help_of(rule)), value));
+           fmt::format("-l {} -d {}{}", rule.name, quoted(short_help(rule)), value));
     }
   }
   text.pop_back();
@@ -249,29 +339,44 @@ std::string fish_completion() {
 
 }  // namespace
 
-std::string help_text(std::string_view command) {
-  const std::string_view known = find_command(command) ? command : "burn";
-  std::string text =
-      "mpirun -np N extreme_gpu_trainer [COMMAND] [options]\n"
-      "Burns in GPU nodes, one device per rank, and proves every result.\n\n"
-      "Commands:\n";
-  for (const CommandRow& row : command_rows())
-    text += fmt::format("  {:<9} {}\n  {:<9} {}\n", row.name, row.help, "", row.example);
-  text += '\n';
-  if (known != "burn" && knows(known, of_load))
-    text += "It has its own smaller defaults for the load, and prints them.\n\n";
-  text += help_lines(known);
-  if (known == "burn") {
-    text += "Presets (--preset NAME):\n";
-    for (const Preset& preset : presets()) text += fmt::format("  {:<12} {}\n", preset.name, preset.help());
+std::string help_text(std::string_view command, std::size_t columns) {
+  const CommandRow* const row = find_command(command);
+  const std::string_view known = row ? row->name : "burn";
+  const auto lines = [columns](const std::string& line, std::size_t indent, std::size_t at = 0) {
+    return wrapped(line, columns, indent, at) + '\n';
+  };
+  std::string text;
+  if (row) {
+    text = lines(fmt::format("Usage: {}extreme_gpu_trainer {}{} [options]",
+                             row->without_ranks ? "" : "mpirun -np N ", row->name, path_of(row->name)),
+                 4) +
+           lines(row->help, 0) + "\n";
+    text += lines(fmt::format("Example: {}", row->example), 4) + "\n";
+  } else {
+    text = lines("Usage: mpirun -np N extreme_gpu_trainer [COMMAND] [options]", 4) +
+           lines("Burns in GPU nodes, one device per rank, and verifies every result.", 0);
+    text += "\nCommands:\n";
+    for (const CommandRow& one : command_rows())
+      text += fmt::format("  {:<9} {}\n", one.name, wrapped(one.help, columns, 12, 12));
+    text += "\n" + lines(
+                       "Options of burn, which runs without COMMAND, follow. COMMAND --help lists those of "
+                       "another command.",
+                       0);
     text += '\n';
   }
-  if (knows(known, of_injections)) text += injection_help() + '\n';
-  text +=
-      "COMMAND --help lists another command's options; help man, bash, zsh or fish prints the manual page "
-      "or\n"
-      "the completion of a shell.\n";
-  return text + closing_words();
+  text += help_lines(known, columns);
+  if (known == "burn") {
+    text += "Presets (--preset NAME):\n";
+    for (const Preset& preset : presets())
+      text += fmt::format("  {:<12} {}\n", preset.name, wrapped(preset.help(), columns, 15, 15));
+    text += '\n';
+  }
+  if (knows(known, of_injections)) text += injection_help(columns) + '\n';
+  text += lines(
+      "Details of every option: extreme_gpu_trainer help man | man -l -. Shell completion: help bash, "
+      "zsh or fish.",
+      2);
+  return text + closing_words(columns);
 }
 
 std::optional<std::string> manual_text(std::string_view what, std::string_view version) {

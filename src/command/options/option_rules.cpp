@@ -44,8 +44,8 @@ Rules training_rules(BurnOptions& burn) {
                        [&burn](Text text) -> std::string {
                          const auto shape = parse_pulse(text);
                          if (!shape)
-                           return "use 0.2 to 20 times a second and, behind a colon, full for 0.1 to 0.9 of "
-                                  "the time, as 1:0.5";
+                           return "use 0.2 to 20 times per second and, after a colon, full for 0.1 to 0.9 of "
+                                  "the time, such as 1:0.5";
                          burn.pulse = shape;
                          return {};
                        },
@@ -54,79 +54,73 @@ Rules training_rules(BurnOptions& burn) {
                                            : Json();
                        }};
   return {
-      {"duration", of_burn | of_verify,
-       "how long, in s, m, h or d ({}); of verify {verify cuda}, on the host {verify host}",
+      {"duration", of_burn | of_verify, "how long, such as 90s, 5m, 1h30m or 3d",
        with_defaults(duration(burn.duration_seconds,
                               "a time above 0 and up to 3650d, such as 90s, 5m, 2h or 3d", 0, no_limit),
                      // A verify run on a GPU takes about 30 s with its start and end.
                      {{"verify cuda", "20s"}, {"verify host", "10s"}})},
       {"steps", of_burn | of_bench,
-       fmt::format("stop after N training steps instead (none); of bench with --gradient-compression: of "
-                   "training, after which losses are compared ({})",
-                   BenchOptions().compared_steps),
+       "stop after N training steps\nbench needs --gradient-compression, and compares losses after N steps.",
        whole(burn.steps, 1, 1'000'000'000'000)},
-      {"layers", of_training, "neurons of each layer, input first ({}; host: {host})",
-       with_defaults(wholes(train.layers, "N,N,..", "2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512",
-                            {.least = 2, .most = 64, .distinct = false}, std::int64_t{1}, max_neurons),
-                     {{"host", "256,512,384,256,128,64,32"},
-                      {"verify cuda", "4096,4096,2048,1024,512"},  // fits into 10 % together with the rest
-                      {"verify host", "128,256,192,128,64,32,16"},
-                      {"selftest host", "128,256,192,128,64,32,16"}})},
-      {"batch", of_training, "samples per rank and step ({}; bench: {bench cuda}; host: {host})",
+      {"layers", of_training, "neurons of each layer, input first",
+       with_defaults(
+           wholes(train.layers, "N,N,..", "2 to 64 whole numbers of 1 to 1048576, such as 4096,8192,512",
+                  {.least = 2, .most = 64, .distinct = false}, std::int64_t{1}, max_neurons),
+           {{"host", "256,512,384,256,128,64,32"},
+            {"verify cuda", "4096,4096,2048,1024,512"},  // fits into 10 % together with the rest
+            {"verify host", "128,256,192,128,64,32,16"},
+            {"selftest host", "128,256,192,128,64,32,16"}})},
+      {"batch", of_training, "samples per rank and step",
        with_defaults(
            whole(train.batch, 1, max_samples),
            {{"host", "128"}, {"bench cuda", "8192"}, {"verify host", "64"}, {"selftest host", "16"}})},
-      {"global-batch", of_burn, "samples of all ranks per step, instead of --batch (none)",
+      {"global-batch", of_burn, "samples of all ranks per step, not --batch",
        whole(burn.global_batch, 1, max_global_samples)},
       {"balance", of_burn,
-       "even shares of a step's samples, or auto: by what each device computes in the same time, measured "
-       "again every 100 steps ({})",
+       "shares of a step's samples\nauto: by what each device computes in the same time, measured again "
+       "every 100 steps.",
        choice(train.balance, {{"even", Balance::even}, {"auto", Balance::automatic}})},
       {"precision", of_training | of_loadtest,
-       "cycle, fp64, fp32, tf32, fp16, bf16 or fp8 ({}: all but fp8 that the device has, in turn; "
-       "memory-"
-       "resident GEMMs also use fp8 and int8; bench and loadtest: {scaling cuda}, host: {bench host})",
+       "cycle, fp64, fp32, tf32, fp16, bf16 or fp8\ncycle: all but fp8 that the device supports, in turn. "
+       "Memory-resident GEMMs also use fp8 and int8.",
        with_defaults(parsed(burn.precision, "NAME", "cycle, fp64, fp32, tf32, fp16, bf16 or fp8",
                             [](Text text) {
-                              const bool is_known = text == "cycle" || parse_precision(text);
-                              return is_known ? std::optional(std::string(text)) : std::nullopt;
+                              std::string name = to_lower(text);
+                              const bool is_known = name == "cycle" || parse_precision(name);
+                              return is_known ? std::optional(std::move(name)) : std::nullopt;
                             }),
                      {{"bench host", "fp32"},
                       {"loadtest host", "fp32"},
                       {"scaling cuda", "tf32"},
                       {"loadtest cuda", "tf32"}})},
       {"load", of_burn,
-       "the hottest verified mix, or the network alone, as if with --extreme-iterations 0, --memory 0 and "
-       "--no-io if these are not given ({})",
+       "hottest verified mix, or the network alone\ntrain sets --extreme-iterations 0, --memory 0 and "
+       "--no-io if these are not given.",
        choice(train.load, {{"mix", LoadKind::mix}, {"train", LoadKind::train}})},
       {"pulse", of_burn,
-       fmt::format(
-           "all devices step between idle and full together, so often a second, full for so much of the time "
-           "(none; DUTY {})",
-           PulseShape().duty),
+       "step between idle and full load together\nHZ: pulses per second. DUTY: share of the time at full "
+       "load.",
        std::move(pulse)},
-      {"optimizer", of_training, "optimizer: sgd or adam ({})",
+      {"optimizer", of_training, "optimizer",
        choice(train.optimizer, {{"sgd", Optimizer::sgd}, {"adam", Optimizer::adam}})},
-      {"learning-rate", of_burn, "learning rate of the optimizer (derived from the layers)",
+      {"learning-rate", of_burn, "learning rate (derived from the layers)",
        number(train.learning_rate, "X", "a number above 0 and up to 1000, such as 0.01", 1e-12, 1000)},
-      {"gradient-dtype", of_training, "data type of the gradient all-reduce ({})",
+      {"gradient-dtype", of_training, "data type of the gradient all-reduce",
        choice(train.gradient_type, {{"fp32", ElementType::f32}, {"bf16", ElementType::bf16}})},
-      {"extreme-iterations", of_training,
-       "iterations of the transcendental chain per activation ({}; host: {host}; bench: {scaling})",
+      {"extreme-iterations", of_training, "transcendental iterations per activation",
        with_defaults(whole(train.extreme_iterations, 0, 1'000'000), {{"host", "2"},
                                                                      {"verify cuda", "20"},
                                                                      {"selftest cuda", "8"},
                                                                      {"scaling", "0"},
                                                                      {"--load=train", "0"}})},
-      {"memory", of_load, "how much of the device's memory to fill and verify ({}; host: {host}; 0: none)",
+      {"memory", of_load, "device memory to fill and verify; 0: none",
        with_defaults(fill(burn.memory.fill), {{"host", "256MB"},
                                               {"verify cuda", "10%"},
                                               {"verify host", "64MB"},
                                               {"selftest cuda", "12GB"},
                                               {"selftest host", "48MB"},
                                               {"--load=train", "0"}})},
-      {"buffer-iterations", of_burn,
-       "iterations of sine and exponential over the filled memory ({}; host: {host})",
+      {"buffer-iterations", of_burn, "sine and exponential over filled memory\nIterations over all of it.",
        with_defaults(whole(burn.memory.buffer_iterations, 1, 1'000'000),
                      {{"host", "3"}, {"selftest cuda", "10"}, {"selftest host", "1"}})},
   };
@@ -144,12 +138,9 @@ Rules file_rules(FileOptions& file) {
   budget.json = [&file] { return file.budget ? Json(*file.budget) : Json("unlimited"); };
   budget.config = [&file] { return file.budget ? size_text(*file.budget) : "unlimited"; };
   return {
-      {"io-dir", of_training, "directory of each rank's test file (the working directory)",
+      {"io-dir", of_training, "directory of test files (working directory)",
        text(file.directory, "DIR", "the path of a directory")},
-      {"io-size", of_training,
-       "bytes of that file ({}, host: {host}; with --ceilings {--ceilings cuda}, host: {--ceilings host}; at "
-       "most 5 % of the free "
-       "space)",
+      {"io-size", of_training, "bytes of each rank's test file\nAt most 5 % of the free space.",
        // With --ceilings for three files. Each round writes one of them, which takes 0.1 s on the host.
        with_defaults(size(file.size, "a size of 4KiB to 1024TiB, such as 10GB", least, most),
                      {{"host", "64MB"},
@@ -158,10 +149,10 @@ Rules file_rules(FileOptions& file) {
                       {"selftest", "4MB"},
                       {"--ceilings cuda", "3GB"},
                       {"--ceilings host", "192MB"}})},
-      {"io-repeats", of_burn, "writes and reads of the file per cycle ({}; host: {host})",
+      {"io-repeats", of_burn, "writes and reads of the file per cycle",
        with_defaults(whole(file.repeats, 1, 1'000'000), {{"host", "2"}})},
-      {"io-every", of_burn, "steps between the starts of cycles ({})", whole(file.every, 1, 1'000'000'000)},
-      {"io-budget", of_burn, "maximum bytes written per rank and run, or unlimited ({})", std::move(budget)},
+      {"io-every", of_burn, "steps between the starts of cycles", whole(file.every, 1, 1'000'000'000)},
+      {"io-budget", of_burn, "bytes written per rank and run, or unlimited", std::move(budget)},
       {"no-io", of_training, "no test files",
        with_defaults(flag(file.enabled, false), {{"--load=train", "true"}})},
   };
@@ -187,22 +178,22 @@ Rules check_rules(Options& o) {
   };
   return {
       {"coverage", of_load,
-       "full: every forward/backward pass is computed twice, by two ranks of a device model if there are "
-       "two, "
-       "and compared; sampled: known-answer passes as --check-budget allows ({}; --load train: "
-       "{--load=train})",
+       "full, or sampled known-answer passes\nfull: every forward/backward pass is computed twice, by two "
+       "ranks of a device model if there are two, and compared. sampled: known-answer passes as "
+       "--check-budget allows.",
        with_defaults(choice(train.coverage, {{"full", Coverage::full}, {"sampled", Coverage::sampled}}),
                      {{"--load=train", "sampled"}})},
-      {"check-budget", of_burn, "maximum share of the time for checks; sets their interval ({})",
+      {"check-budget", of_burn, "maximum share of the time for checks\nIt sets their interval.",
        share(train.check_budget, above_zero, "a share above 0 and up to 100 %, such as 1%")},
-      {"check-every", of_burn, "steps between checks, at least 3 ({}: by budget)",
+      {"check-every", of_burn, "steps between checks, at least 3; 0: by budget",
        parsed(train.check_every, "N", "0, or a whole number of 3 to 1000000000", parse_period)},
       {"golden", of_burn,
-       "golden digests of this software stack: compared, or written if the file does not exist (none)",
+       "golden digests to compare or to create\nThey are of this software stack, and are written if the file "
+       "does not exist.",
        text(train.golden, "FILE", "the path of a file")},
       {.name = "inject",
        .commands = of_injections,
-       .help = "inject a fault, as below; repeatable (none)",
+       .help = "inject a fault, as below; repeatable",
        .value = {"SPEC", add_injection, injections},
        .repeatable = true},
   };
@@ -225,28 +216,33 @@ OptionValue corrected_limit(std::optional<CorrectedLimit>& target) {
 Rules safety_rules(Options& o) {
   GuardOptions& guard = o.run.guard;
   return {
-      {"temperature-limit", of_runs, "degrees Celsius: above them a warning, then less load ({})",
-       number(guard.temperature_limit_c, "C", "degrees Celsius of 30 to 110", 30, 110)},
-      {"memory-limit", of_runs, "share of GPU or host memory in use above which less memory is filled ({})",
+      {"temperature-limit", of_runs, "above it a warning, then less load\nDegrees Celsius.",
+       parsed(guard.temperature_limit_c, "C", "degrees Celsius of 30 to 110, such as 85 or 85C",
+              [](Text text) {
+                const auto unit = unit_in(text);
+                if (unit && (*unit == "C" || *unit == "c")) text = text.substr(0, text.find_first_of(" Cc"));
+                return parse_within(text, 30.0, 110.0);
+              })},
+      {"memory-limit", of_runs, "memory in use above which less is filled\nShare of GPU or host memory.",
        share(guard.memory_limit, 0.1)},
       {.name = "throttle-limit",
        .commands = of_burn,
-       .help = "share of the run in which heat, a power brake or the hardware may throttle clocks ({})",
+       .help = "share of the run with throttled clocks\nBy heat, a power brake or the hardware.",
        .value = share(guard.throttle_limit, 0),
        .also_told = of_runs},
       {.name = "corrected-limit",
        .commands = of_burn,
-       .help = "new corrected ECC errors of a GPU in the run, or per hour; more are degraded (any number)",
+       .help = "new corrected ECC errors of a GPU, or per hour\nMore are degraded. Without it, any number is "
+               "allowed.",
        .value = corrected_limit(guard.corrected_limit),
        .also_told = of_runs},
-      {"collective-timeout", of_runs, "time without progress of a rank, in s, m or h ({})",
+      {"collective-timeout", of_runs, "time without progress of a rank",
        duration(o.run.watch.collective_timeout_seconds, "a time of 1s to 1h, such as 30s or 2m", 1, 3600)},
-      {"max-restarts", of_runs,
-       "restarts after a communication failure before the run aborts ({}; links: {links})",
+      {"max-restarts", of_runs, "restarts after communication failures\nOne more aborts the run.",
        // links: a failed pair costs a restart, and the remaining pairs still have to be measured.
        with_defaults(whole(o.run.watch.max_restarts, 0, 1000), {{"links", "16"}})},
       {"fail-fast", of_burn, "stop at the first fault", flag(o.burn.fail_fast, true)},
-      {"resume", of_burn, "continue the interrupted run of DIR for the rest of its time or steps (none)",
+      {"resume", of_burn, "continue the interrupted run of DIR\nFor the rest of its time or steps.",
        text(o.burn.resume, "DIR", "the path of a run directory"), Scope::command_line},
   };
 }
@@ -268,18 +264,17 @@ Rules link_rules(LinksOptions& links) {
   warn_below.config = [&links] {
     return in_units(links.warn_below, {{"Gb/s", 1e9}, {"Mb/s", 1e6}, {"Kb/s", 1e3}, {"b/s", 1.0}});
   };
-  const std::string limits = fmt::format(
-      "a pair that carries less one way is slow ({{}}; host: {{host}}; 0: no such limit); so is "
-      "one below {:.0f} % of its line rate, or {:.0f} % (host memory: {:.0f} %) of the median of "
-      "its like",
-      100 * min_share_of_line_rate, 100 * min_share_of_peers, 100 * min_share_of_peers_in_memory);
   return {
-      {"size", of_links, "bytes of the largest transfer ({}; host: {host})",
+      {"size", of_links, "bytes of the largest transfer",
        with_defaults(size(links.size, "a size of 1KB to 1TB, such as 1GB", 1000, 1'000'000'000'000),
                      {{"host", "16MB"}})},
-      {"repeats", of_links, "number of measurements; medians are reported ({})",
-       whole(links.repeats, 1, 1000)},
-      {"warn-below", of_links, limits, with_defaults(std::move(warn_below), {{"host", "500Mb/s"}})},
+      {"repeats", of_links, "measurements; medians are reported", whole(links.repeats, 1, 1000)},
+      {"warn-below", of_links,
+       fmt::format("one-way rate below which a pair is slow; 0: none\nA pair is also slow below {:.0f} % of "
+                   "its line rate, or {:.0f} % (host memory: {:.0f} %) of the median of its kind.",
+                   100 * min_share_of_line_rate, 100 * min_share_of_peers,
+                   100 * min_share_of_peers_in_memory),
+       with_defaults(std::move(warn_below), {{"host", "500Mb/s"}})},
   };
 }
 
@@ -290,40 +285,38 @@ Rules bench_rules(BenchOptions& bench) {
   constexpr std::int64_t one = 1;
   return {
       {"ceilings", of_bench,
-       "every part of the load compared with the machine's own limit, measured in turn in this run, "
-       "instead of scaling",
+       "each part compared with the device's limit\nMeasured in turn in this run, instead of scaling.",
        flag(bench.ceilings, true)},
-      {"workload", of_bench, "what is measured ({})",
+      {"workload", of_bench, "what is measured",
        list(bench.workloads, "NAME,..", "one or more of mlp, multimodal and voxelize, each once", {},
             one_of(std::array{mlp, multimodal, voxelize}))},
       {"mode", of_bench,
-       "on which devices: each alone, or together by peer copies, by NCCL or MPI, sharing one load, or one "
-       "device's batch of mlp ({}; single always)",
+       "single, p2p, collective, hetero or strong\nEach device alone, or together by peer copies, by NCCL or "
+       "MPI, by shares of one load, or by one device's batch of mlp. single is always measured.",
        list(bench.modes, "NAME,..", "one or more of single, p2p, collective, hetero and strong, each once",
             {}, one_of(std::array{single, p2p, collective, hetero, strong}))},
-      {"points", of_bench, "voxelize: points per device ({}; host: {host})",
+      {"points", of_bench, "voxelize: points per device",
        with_defaults(wholes(bench.points, "N,N,..", "1 to 32 whole numbers of 1 to 1000000000, each once",
                             sizes, one, std::int64_t{1'000'000'000}),
                      {{"host", "10000,100000"}})},
-      {"grid", of_bench, "voxelize: voxels along each axis ({}; host: {host})",
+      {"grid", of_bench, "voxelize: voxels along each axis",
        with_defaults(whole(bench.grid, 1, VoxelGrid::max_dims), {{"host", "64"}})},
-      {"batches", of_bench, "multimodal: samples per device ({}; host: {host})",
+      {"batches", of_bench, "multimodal: samples per device",
        with_defaults(wholes(bench.batches, "N,N,..", "1 to 32 whole numbers of 1 to 65536, each once", sizes,
                             one, std::int64_t{65'536}),
                      {{"host", "1,8"}})},
       {"streams", of_bench,
-       "where multimodal's streams are generated: on each device, which gets the first one's timeline, or "
-       "all on the first device ({})",
+       "multimodal: where streams are generated\nown: on each device, which gets the first one's timeline. "
+       "first: all on the first device.",
        choice(bench.streams, {{"own", StreamOrigin::own}, {"first", StreamOrigin::first}})},
       {"gradient-compression", of_bench,
-       "mlp: also send compressed gradients in mode collective, as bf16 or only the largest SHARE of each "
-       "bucket; the rest is added to the next step's ({})",
+       "mlp: also send compressed gradients\nIn mode collective, as bf16, or only the largest SHARE of each "
+       "bucket. The rest is added to the next step's.",
        parsed(bench.compression, "none|bf16|topk:SHARE",
-              "none, bf16, or topk: and a share of 0.00001 to 100 %, as topk:1%", parse_compression)},
+              "none, bf16, or topk: and a share of 0.00001 to 100 %, such as topk:1%", parse_compression)},
       {"parallel", of_bench,
-       "what the devices divide among them: the batch, as the modes say; of mlp each layer (tensor) or runs "
-       "of "
-       "layers (pipeline); the parts of the work (task); or each of these in turn, and together ({})",
+       "what is divided among the devices\ndata: the batch, as the modes say. tensor: each layer of mlp. "
+       "pipeline: runs of layers of mlp. task: the parts of the work. all: each of these, and together.",
        choice(bench.parallel, {{"data", Parallel::data},
                                {"tensor", Parallel::tensor},
                                {"pipeline", Parallel::pipeline},
@@ -333,12 +326,10 @@ Rules bench_rules(BenchOptions& bench) {
        fmt::format("pipeline: micro-batches per step ({} per stage)", micro_batches_a_stage),
        whole(bench.micro_batches, 1, 1024)},
       {"memory", of_bench,
-       "of mlp, for what training keeps on a device from step to step: weights, moments and gradients; a "
-       "mode that needs more is refused (what there is)",
+       "maximum training state per device\nWeights, moments and gradients of mlp. A mode that needs more is "
+       "refused.",
        size(bench.max_state_bytes, "a size of 1KB to 1024TB, such as 72GB", 1000, 1024'000'000'000'000)},
-      {"trial-time", of_bench,
-       "how long each configuration is measured, after its warm-up ({}; with --ceilings {--ceilings cuda}, "
-       "host: {--ceilings host})",
+      {"trial-time", of_bench, "measured time per configuration\nAfter its warm-up.",
        with_defaults(duration(bench.trial_seconds, "a time of 0.01s to 1h, such as 1s", 0.01, 3600),
                      {{"--ceilings cuda", "2s"}, {"--ceilings host", "0.4s"}})},
   };
@@ -346,29 +337,26 @@ Rules bench_rules(BenchOptions& bench) {
 
 Rules loadtest_rules(LoadTestOptions& loadtest, CommonOptions& common) {
   return {
-      {"num-epochs", of_loadtest, "epochs of each test ({}; --quick: {--quick})",
+      {"num-epochs", of_loadtest, "epochs of each test",
        with_defaults(whole(loadtest.epochs, 1, 1'000'000), {{"--quick", "1"}})},
-      {"num-batches", of_loadtest,
-       "iterations of an epoch ({}; host: {loadtest host}; --quick: {--quick}, host: {--quick host})",
+      {"num-batches", of_loadtest, "iterations of an epoch",
        with_defaults(whole(loadtest.batches, 1, 1'000'000'000),
                      {{"loadtest host", "20"}, {"--quick", "50"}, {"--quick host", "10"}})},
-      {"num-workers", of_loadtest,
-       "threads per rank that generate or read images ({}: the device generates them)",
+      {"num-workers", of_loadtest, "threads per rank for images; 0: the device",
        whole(loadtest.workers, 0, 256)},
       {"data", of_loadtest,
-       "a folder of PPM, PNG or JPEG images, a sub-folder a class, to train on (none: they are generated)",
+       "PPM, PNG or JPEG images to train on\nA folder with a sub-folder per class. Without it, images are "
+       "generated.",
        text(loadtest.data, "DIR", "the path of a folder")},
-      {"image-size", of_loadtest,
-       "pixels of an image's side ({}; host: {loadtest host}; --quick: {--quick}, host: {--quick host})",
+      {"image-size", of_loadtest, "pixels of an image's side",
        with_defaults(whole(loadtest.pixels, 32, 1024),
                      {{"loadtest host", "64"}, {"--quick", "128"}, {"--quick host", "32"}})},
       {"mode", of_loadtest,
-       "independent: every device trains by itself on the same data; ddp: on data of its own, gradients are "
-       "summed ({})",
+       "independent: same data; ddp: all-reduce\nindependent: every device trains on the same data. ddp: on "
+       "its own data, with a gradient all-reduce.",
        choice(loadtest.mode, {{"independent", LoadTestMode::independent}, {"ddp", LoadTestMode::ddp}})},
-      {"quick", of_loadtest, "fewer iterations of smaller images: some minutes at most",
-       flag(loadtest.quick, true)},
-      {"device", of_loadtest, "cuda or cpu: another word for --backend (auto)",
+      {"quick", of_loadtest, "fewer iterations of smaller images", flag(loadtest.quick, true)},
+      {"device", of_loadtest, "another word for --backend",
        choice(common.backend, {{"cuda", Backend::cuda}, {"cpu", Backend::host}}), Scope::config},
   };
 }
@@ -382,7 +370,7 @@ Rules compare_rules(ComparisonOptions& comparison) {
         equals == Text::npos ? std::nullopt : parse_within(text.substr(equals + 1), above_zero, 1e9);
     const auto is_twice = [&](const Price& price) { return price.name == name; };
     if (name.empty() || !per_hour || std::any_of(prices.begin(), prices.end(), is_twice))
-      return "use NAME=X with a price above 0 and up to 1000000000, each NAME once, as H200=2.5";
+      return "use NAME=X with a price above 0 and up to 1000000000, each NAME once, such as H200=2.5";
     prices.push_back({name, *per_hour});
     return {};
   };
@@ -392,11 +380,11 @@ Rules compare_rules(ComparisonOptions& comparison) {
     return texts;
   };
   return {
-      {"tolerance", of_compare, "tolerated regression of a metric against an earlier file ({})",
+      {"tolerance", of_compare, "tolerated regression against an earlier file",
        share(comparison.tolerance, 0), Scope::config},
       {"price",
        of_compare,
-       "price per device and hour; NAME: a file's label or a device's, as H200=2.5; repeatable (none)",
+       "price per device and hour, such as H200=2.5\nNAME: a file's label or a device's; repeatable.",
        {"NAME=X", add_price, prices},
        Scope::config,
        true},
@@ -419,37 +407,38 @@ OptionValue preset(std::string& target) {
 }
 
 OptionValue serve(std::optional<ServeAddress>& target) {
-  return {"[ADDRESS:]PORT",
-          [&target](Text text) -> std::string {
-            const auto address = parse_serve_address(text);
-            if (!address)
-              return "use a port of 0 to 65535 (0: any free one), alone or behind an IP address, as 8080, "
-                     "0.0.0.0:8080 or [::1]:8080";
-            target = address;
-            return {};
-          },
-          [&target] { return target ? Json(target->text()) : Json(); }};
+  return {
+      "[ADDRESS:]PORT",
+      [&target](Text text) -> std::string {
+        const auto address = parse_serve_address(text);
+        if (!address)
+          return "use a port of 0 to 65535 (0: any free one), alone or after an IP address, such as 8080, "
+                 "0.0.0.0:8080 or [::1]:8080";
+        target = address;
+        return {};
+      },
+      [&target] { return target ? Json(target->text()) : Json(); }};
 }
 
 Rules common_rules(CommonOptions& common, RunOptions& run) {
   const OptionValue answered = {"", [](Text) { return std::string(); }};  // handled before any value
   return {
       {"backend", of_runs | of_devices | of_reproduce,
-       "what computes ({}: cuda, and host only on a machine without NVIDIA GPUs; EGT_BACKEND=host chooses "
-       "that)",
+       "what computes\nauto: cuda, and host only on a node without NVIDIA GPUs. EGT_BACKEND=host selects "
+       "host.",
        choice(common.backend,
               {{"auto", Backend::automatic}, {"cuda", Backend::cuda}, {"host", Backend::host}})},
-      {"devices", of_runs | of_reproduce, "the device of each local rank (default: device = local rank)",
-       wholes(common.devices, "0,2", "device numbers of 0 to 1023, as 0,2", {.distinct = false}, 0, 1023)},
+      {"devices", of_runs | of_reproduce, "device of each local rank (its local rank)",
+       wholes(common.devices, "0,2", "device numbers of 0 to 1023, such as 0,2", {.distinct = false}, 0,
+              1023)},
       {"output", of_runs | of_compare,
-       "the run directory (extreme_gpu_trainer_runs/<UTC time>); of compare, and of loadtest if it ends "
-       "with .json: a JSON file (none); of compare if it ends with .html: a page with charts",
+       "run directory, or the file of compare\nDefault: extreme_gpu_trainer_runs/<UTC time>. compare writes "
+       "JSON, or a page if it ends with .html; loadtest also writes a file that ends with .json.",
        text(common.output, "PATH", "the path of a directory, or of compare's file"), Scope::config, false, 0,
        "-o"},
-      {"config", of_all, "options by long name from a TOML file; the command line overrides them (none)",
+      {"config", of_all, "options by long name from a TOML file\nThe command line overrides them.",
        text(common.config, "FILE", "the path of a TOML file"), Scope::command_line},
-      {"preset", of_runs,
-       "the options of presets/NAME.toml; --config and the command line override them (none)",
+      {"preset", of_runs, "options of presets/NAME.toml\n--config and the command line override them.",
        preset(common.preset)},
       {"quick",
        of_burn,
@@ -460,32 +449,29 @@ Rules common_rules(CommonOptions& common, RunOptions& run) {
           return text == "true" ? "" : "use it without a value";
         }},
        Scope::command_line},
-      {"print-config", of_all, "print the options in effect as a file for --config, and start nothing",
+      {"print-config", of_all, "print the options for --config, start nothing",
        flag(common.print_config, true), Scope::command_line},
-      {"seed", of_training | of_loadtest, "all random numbers and patterns follow from it ({})",
+      {"seed", of_training | of_loadtest, "seed of all random numbers and patterns",
        whole(common.seed, 0, ~std::uint64_t{0})},
-      {"metrics-sample-rate", of_runs,
-       "seconds between samples of the sensors ({}; bench: {bench}; loadtest: {loadtest}, --quick: "
-       "{--quick})",
+      {"metrics-sample-rate", of_runs, "seconds between samples of the sensors",
        with_defaults(number(common.metrics_sample_rate, "S", "seconds of 0.1 to 3600", 0.1, 3600),
                      {{"bench", "0.1"}, {"loadtest", "5"}, {"--quick", "1"}})},
-      {"progress", of_runs, "how the console shows progress ({}: bar on a terminal)",
+      {"progress", of_runs, "progress on the console; auto: bar on a terminal",
        choice(common.progress, {{"auto", ProgressStyle::automatic},
                                 {"bar", ProgressStyle::bar},
                                 {"lines", ProgressStyle::lines},
                                 {"none", ProgressStyle::none}}),
        Scope::config},
-      {"log-file", of_runs, "append all ranks' records as lines to this file (none)",
+      {"log-file", of_runs, "append all ranks' records to this file",
        text(common.log_file, "PATH", "the path of a file"), Scope::config},
       {"nodes-file", of_runs | of_report,
-       "the verdict of each host, and lines for Slurm that drain those that failed (none)",
+       "verdict per node, and lines that drain\nThe lines are for Slurm, one per failed node.",
        text(common.nodes_file, "PATH", "the path of a file"), Scope::config},
       {"serve", of_injections,
-       "rank 0 serves the live state of the run: a page, /metrics and /healthz at http://127.0.0.1:PORT/; "
-       "any "
-       "other ADDRESS than this host's own needs EGT_SERVE_TOKEN (none)",
+       "serve the live page, /metrics and /healthz\nOn rank 0 at http://127.0.0.1:PORT/. An address that "
+       "other hosts reach needs EGT_SERVE_TOKEN.",
        serve(run.serve), Scope::config},
-      {"log-level", of_runs, "log level: trace, debug, info, warning, error or off ({})",
+      {"log-level", of_runs, "trace, debug, info, warning, error or off",
        choice(common.log_level,
               {{"trace", LogLevel::trace},
                {"debug", LogLevel::debug},

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <sstream>
 
 namespace egt {
 
@@ -88,6 +90,17 @@ const OptionRule* find_rule(const std::vector<OptionRule>& rules, std::string_vi
   for (const OptionRule& rule : rules)
     if (rule.name == name && (found == nullptr || knows(command, rule.commands))) found = &rule;
   return found;
+}
+
+const Default* default_for(const OptionRule& rule, const Words& words) {
+  const auto applies = [&](const Default& one) {
+    std::istringstream when(one.when);
+    return std::all_of(std::istream_iterator<std::string>(when), {},
+                       [&](const std::string& word) { return words.contains(word); });
+  };
+  const auto& all = rule.value.defaults;
+  const auto found = std::find_if(all.rbegin(), all.rend(), applies);
+  return found == all.rend() ? nullptr : &*found;
 }
 
 }  // namespace egt

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,7 +41,9 @@ enum class Scope {
 struct OptionRule {
   std::string name;   ///< long name, without dashes
   Commands commands;  ///< commands that accept it
-  std::string help;   ///< {} is the value that the options start with, {WHEN} the default of that row
+  /// The first line is for --help; the rest, which the manual page adds, has the details. The defaults follow
+  /// from `value`.
+  std::string help;
   OptionValue value;
   Scope scope = Scope::result;
   bool repeatable = false;
@@ -62,8 +66,13 @@ std::vector<OptionRule> option_rules(Options& options);
 const OptionRule* find_rule(const std::vector<OptionRule>& rules, std::string_view name,
                             std::string_view command);
 
-/// Help on the options of one command. An empty `command` selects those of burn.
-std::string help_text(std::string_view command);
+using Words = std::set<std::string>;
+/// The last default of which all words are in `words`; null: none.
+const Default* default_for(const OptionRule& rule, const Words& words);
+
+/// Help on the options of one command, in lines of at most `columns` if its words allow that. An empty
+/// `command`: all commands, and the options of burn.
+std::string help_text(std::string_view command, std::size_t columns = 80);
 /// Manual page and shell completions for packages. `what`: "man" for the manual page in roff; "bash", "zsh"
 /// or "fish" for that shell's completion. Has no final newline. Empty for other values.
 std::optional<std::string> manual_text(std::string_view what, std::string_view version);

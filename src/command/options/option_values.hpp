@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
 #include "session/options.hpp"
 #include "workload/bench/scaling_options.hpp"
@@ -197,19 +198,21 @@ inline OptionValue share(double& target, double low, std::string allowed = {}) {
 /// Extends the value's error message if the unit is invalid or missing. `units`: all valid units.
 /// `if_missing`: hint for a number without a unit, with "{0}" for the number; nullptr: no unit is required.
 inline OptionValue with_units(OptionValue value, const std::string& units, const char* if_missing) {
-  value.set = [set = value.set, known = fmt::format(" {} ", units), if_missing](std::string_view text) {
+  value.set = [set = value.set, known = to_lower(fmt::format(" {} ", units)),
+               if_missing](std::string_view text) {
     const std::string wrong = set(text);
     const auto unit = unit_in(text);
     if (wrong.empty() || !unit) return wrong;
     if (unit->empty() && if_missing)
       return fmt::format("a unit is missing ({}): {}", fmt::format(fmt::runtime(if_missing), text), wrong);
-    const bool is_known = unit->empty() || known.find(fmt::format(" {} ", *unit)) != std::string::npos;
+    const bool is_known =
+        unit->empty() || known.find(to_lower(fmt::format(" {} ", *unit))) != std::string::npos;
     return is_known ? wrong : fmt::format("{} is no unit: {}", *unit, wrong);
   };
   return value;
 }
 
-constexpr const char* size_units = "B KB MB GB TB KiB MiB GiB TiB";
+constexpr const char* size_units = "B K KB M MB G GB T TB KiB MiB GiB TiB";
 
 /// Bytes in [low, high].
 template <typename T>
@@ -228,7 +231,8 @@ OptionValue size(T& target, std::string allowed, std::uint64_t low, std::uint64_
 template <typename T>
 OptionValue duration(T& target, std::string allowed, double low, double high) {
   const auto parse = [=](std::string_view text) { return within(parse_duration(text), low, high); };
-  OptionValue value = with_units(parsed(target, "TIME", std::move(allowed), parse), "s m h d", nullptr);
+  OptionValue value =
+      with_units(parsed(target, "TIME", std::move(allowed), parse), "s sec m min h d", nullptr);
   value.config = [&target] {
     const std::optional<double> seconds = target;
     return seconds ? Json(in_units(*seconds, {{"h", 3600.0}, {"m", 60.0}, {"s", 1.0}})) : Json();

@@ -197,14 +197,26 @@ Status read_preset(const Rules& rules, const Options& options, GivenByName& give
   return {};
 }
 
+/// "links has", "burn, verify and 4 others have"
+std::string commands_with(const Rules& rules, std::string_view option) {
+  std::vector<std::string_view> names;
+  for (const CommandRow& row : command_rows())
+    if (knows(row.name, find_rule(rules, option, row.name)->commands)) names.push_back(row.name);
+  if (names.size() == 1) return fmt::format("{} has", names[0]);
+  if (names.size() <= 3)
+    return fmt::format("{} and {} have", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
+  return fmt::format("{}, {} and {} others have", names[0], names[1], names.size() - 2);
+}
+
 /// Parses one option's text into `options`.
-Status apply(const OptionRule& rule, const Given& given, Options& options) {
+Status apply(const Rules& rules, const std::string& name, const Given& given, Options& options) {
+  const OptionRule& rule = *find_rule(rules, name, options.command);
   if (given.values.empty()) return {};  // a flag that is false in a file
   if (given.values.size() > 1 && !rule.repeatable)
     return wrong(fmt::format("{}--{}: given twice; give it once", given.where, rule.name));
   if (!knows(options.command, rule.commands))
-    return wrong(
-        fmt::format("{}--{}: the command {} has no such option", given.where, rule.name, options.command));
+    return wrong(fmt::format("{}--{}: the command {} has no such option ({})", given.where, rule.name,
+                             options.command, commands_with(rules, name)));
   for (const std::string& value : given.values) {
     if (const std::string why = rule.value.set(value); !why.empty())
       return wrong(fmt::format("{}--{} {}: {}", given.where, rule.name, printable(value), printable(why)));
@@ -275,18 +287,19 @@ Status check_bench(const Options& options) {
 Status check_together(Options& options) {
   const auto given = [&](const char* name) { return options.given.contains(name); };
   if (given("batch") && given("global-batch"))
-    return wrong("--batch and --global-batch exclude each other: give one of them");
+    return wrong("--batch and --global-batch are mutually exclusive: give one of them");
   EGT_TRY(check_bench(options));
   apply_load(options);
   if (options.burn.pulse)  // the pulse may hold memory work for most of the time
     options.burn.memory.starvation_seconds = std::numeric_limits<double>::infinity();
   if (given("steps") && !given("duration")) options.burn.duration_seconds.reset();
   if (given("check-budget") && options.burn.train.check_every > 0)
-    return wrong("--check-budget and --check-every exclude each other: give one of them");
+    return wrong("--check-budget and --check-every are mutually exclusive: give one of them");
   if (given("resume") && given("output"))
-    return wrong("--resume and --output exclude each other: the run continues in its own directory");
+    return wrong("--resume and --output are mutually exclusive: the run continues in its own directory");
   if (given("resume") && given("print-config"))
-    return wrong("--resume and --print-config exclude each other: the run continues with its own options");
+    return wrong(
+        "--resume and --print-config are mutually exclusive: the run continues with its own options");
   const double timeout_ms = 1000 * options.run.watch.collective_timeout_seconds;
   for (const Injection& injection : options.run.injections)
     if (row_of(injection.kind).found_by == FoundBy::stall && injection.ms && *injection.ms < timeout_ms)
@@ -309,12 +322,12 @@ Status add_files(const Rules& rules, Options& options, GivenByName& given) {
   const auto applied = [&](const char* name) -> Result<bool> {
     const auto found = given.find(name);
     if (found == given.end()) return false;
-    EGT_TRY(apply(*find_rule(rules, name, options.command), found->second, options));
+    EGT_TRY(apply(rules, name, found->second, options));
     return true;
   };
   if (options.command == "burn" && given.contains("quick")) {
     if (given.contains("preset"))
-      return wrong("--quick and --preset exclude each other: --quick is --preset quick");
+      return wrong("--quick and --preset are mutually exclusive: --quick is --preset quick");
     given["preset"].values = {"quick"};
   }
   EGT_TRY_ASSIGN(const bool has_config, applied("config"));
@@ -324,14 +337,14 @@ Status add_files(const Rules& rules, Options& options, GivenByName& given) {
 }
 
 Status apply_all(const Rules& rules, const GivenByName& given, Options& options) {
-  for (const auto& [name, values] : given)
-    EGT_TRY(apply(*find_rule(rules, name, options.command), values, options));
+  for (const auto& [name, values] : given) EGT_TRY(apply(rules, name, values, options));
   return check_together(options);
 }
 
 }  // namespace
 
-Result<Options> parse_options(int argc, const char* const* argv, const std::string& version) {
+Result<Options> parse_options(int argc, const char* const* argv, const std::string& version,
+                              std::size_t columns) {
   Options options;
   if (argc > 1) options.arguments.assign(argv + 1, argv + argc);
   const Rules rules = option_rules(options);
@@ -343,7 +356,7 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::stri
   if (asks_help || given.contains("help")) {
     if (asks_help && !rest.empty()) options.message = manual_text(rest[0], version);
     if (!options.message && !rest.empty()) EGT_TRY(check_command(rest[0]));
-    if (!options.message) options.message = help_text(rest.empty() ? "" : rest[0]);
+    if (!options.message) options.message = help_text(rest.empty() ? "" : rest[0], columns);
     return options;
   }
   if (given.contains("version") || (!rest.empty() && rest[0] == "version")) {

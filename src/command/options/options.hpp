@@ -90,8 +90,10 @@ struct Options {
 };
 
 /// `version` is the text of --version. Errors are invalid_argument in one line with the option, its value and
-/// the allowed values. Reads the config file, and nothing else besides its arguments.
-Result<Options> parse_options(int argc, const char* const* argv, const std::string& version);
+/// the allowed values. Reads the config file, and nothing else besides its arguments. `columns`: width of the
+/// help.
+Result<Options> parse_options(int argc, const char* const* argv, const std::string& version,
+                              std::size_t columns = 80);
 
 /// Options of a resumed run: its original options `first`, overridden by `asked`, which has `burn.resume`.
 /// Same errors as above.

@@ -161,8 +161,7 @@ void resize(const Picture& picture, std::int64_t side, float* out) {
 bool is_image_name(std::string_view name) {
   const std::size_t point = name.rfind('.');
   if (point == std::string_view::npos) return false;
-  std::string ending(name.substr(point));
-  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string ending = to_lower(name.substr(point));
   return ending == ".ppm" || ending == ".png" || ending == ".jpg" || ending == ".jpeg";
 }
 

@@ -459,14 +459,9 @@ bool is_part_of_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0;
 }
 
-std::string lowered(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 /// "H100" matches "NVIDIA H100 PCIe"; "A10" does not match "NVIDIA A100". Case-insensitive.
 bool names_device(const std::string& part, const std::string& model) {
-  const std::string name = lowered(part), whole = lowered(model);
+  const std::string name = to_lower(part), whole = to_lower(model);
   for (std::size_t at = whole.find(name); at != std::string::npos; at = whole.find(name, at + 1)) {
     const std::size_t end = at + name.size();
     const bool starts = at == 0 || !is_part_of_word(whole[at - 1]);

@@ -12,6 +12,8 @@
 #include <iterator>
 #include <string_view>
 
+#include "egt/core/text.hpp"
+
 namespace egt {
 namespace {
 
@@ -69,8 +71,7 @@ bool locale_is_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     std::string value = environment(name);
     if (value.empty()) continue;
-    std::transform(value.begin(), value.end(), value.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    value = to_lower(value);
     return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
   }
   return false;
@@ -87,6 +88,13 @@ TerminalSize terminal_size(const std::string& terminal) {
     result = {std::max<int>(size.ws_col, min_columns), size.ws_row};
   ::close(file);
   return result;
+}
+
+std::size_t results_columns() {
+  std::size_t columns = 0;
+  if (parse_whole(environment("COLUMNS"), columns) && columns > 0) return columns;
+  const std::optional<std::string> terminal = terminal_of(STDOUT_FILENO);
+  return static_cast<std::size_t>((terminal ? terminal_size(*terminal) : TerminalSize()).columns);
 }
 
 std::optional<std::string> launcher_terminal(const std::string& proc, int pid, int file) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -32,6 +33,9 @@ ConsoleStyle detect_console_style(ProgressStyle wanted);
 
 /// Current size of the terminal at that path. It changes when its window is resized.
 TerminalSize terminal_size(const std::string& terminal);
+
+/// Width of standard output: COLUMNS if it is a whole number above 0, else the terminal's, else 80.
+std::size_t results_columns();
 
 /// The terminal of stream `file` (1: stdout, 2: stderr) of the launcher (mpirun) above process `pid`. Empty
 /// if it is a file or a pipe, or without a launcher. `proc`: path of the process file system.

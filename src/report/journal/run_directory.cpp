@@ -43,7 +43,7 @@ Status make_folders(const std::string& path, std::vector<std::string>& made) {
     if (error == EEXIST || error == ENOTDIR)
       return {StatusCode::invalid_argument,
               fmt::format("--output {}: {} is a file; name a folder", path, folder.string())};
-    return failed(StatusCode::unavailable, fmt::format("--output {}", path), "the folder cannot be made",
+    return failed(StatusCode::unavailable, fmt::format("--output {}", path), "cannot create the directory",
                   error);
   }
   return {};
@@ -90,7 +90,7 @@ Result<RunDirectory> RunDirectory::create(const std::string& requested, const st
     EGT_TRY(make_folders(path, made));
     if (holds_a_run(path))
       return Status(StatusCode::invalid_argument,
-                    fmt::format("--output {}: holds a run already; name a new folder", path));
+                    fmt::format("--output {}: holds a run already; name a new directory, or use --resume DIR or report DIR", path));
   }
   RunDirectory directory(path, made);
   if (Status writable = check_writable(path); !writable.ok()) {

@@ -60,7 +60,7 @@ Status check_serve_token(const ServeAddress& address) {
           length > 0
               ? fmt::format("--serve {}: {} has {} characters; give it {} or more", address.text(),
                             token_variable, length, min_token)
-              : fmt::format("--serve {}: others than this host could read it; set {} to a secret of {} "
+              : fmt::format("--serve {}: reachable from other hosts; set {} to a secret of {} "
                             "characters or more, or use a port alone",
                             address.text(), token_variable, min_token)};
 }

@@ -61,10 +61,11 @@ Result<MemoryPlan> plan_memory(const MemoryInfo& now, const SizeOrShare& fill) {
   if (room > now.free_bytes || now.free_bytes - room < reserve(now.total_bytes))
     return Status(
         StatusCode::out_of_memory,
-        fmt::format("memory: {} of the device's {} are wanted in use, but {} are used already and {} "
-                    "are free, of which {} are kept in reserve; ask for less with --memory",
-                    format_bytes(plan.wanted_bytes), format_bytes(now.total_bytes),
-                    format_bytes(plan.used_bytes), format_bytes(now.free_bytes),
+        fmt::format("memory: {} requested, {} usable of {}, with {} used and {} in reserve; lower --memory",
+                    format_bytes(plan.wanted_bytes),
+                    format_bytes(plan.used_bytes + now.free_bytes -
+                                 std::min(now.free_bytes, reserve(now.total_bytes))),
+                    format_bytes(now.total_bytes), format_bytes(plan.used_bytes),
                     format_bytes(reserve(now.total_bytes))));
   plan.product_rows = product_rows(room);
   const std::uint64_t region = room - std::min(room, plan.product_bytes());

@@ -72,7 +72,7 @@ TEST(Options, AFlagInAConfigFileMayBeFalse) {
 
 TEST(Options, AResumedRunStaysInItsDirectory) {
   EXPECT_EQ(refused({"--resume", "a", "--output", "b"}),
-            "--resume and --output exclude each other: the run continues in its own directory");
+            "--resume and --output are mutually exclusive: the run continues in its own directory");
   const ConfigFile file("resume = \"a\"\n");
   EXPECT_NE(refused({"--config", file.path()}).find("unknown key resume"), std::string::npos);
 }
@@ -91,7 +91,7 @@ TEST(ResumedOptions, AreThoseOfTheFirstRunAndWhatIsGivenAnew) {
   options = resumed_options(good({"--resume", "o", "--batch", "6"}), arguments);
   EXPECT_EQ(options.value().burn.train.batch, 6);
   options = resumed_options(good({"--resume", "o", "--global-batch", "6"}), arguments);
-  EXPECT_EQ(options.status().what(), "--batch and --global-batch exclude each other: give one of them");
+  EXPECT_EQ(options.status().what(), "--batch and --global-batch are mutually exclusive: give one of them");
 }
 
 }  // namespace

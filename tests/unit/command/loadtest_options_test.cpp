@@ -53,7 +53,8 @@ TEST(LoadTestOptions, DeviceIsAnotherWordForTheBackend) {
   EXPECT_EQ(good({"loadtest"}).common.backend, Backend::automatic);
   EXPECT_EQ(good({"loadtest", "--backend", "host"}).common.backend, Backend::host);
   EXPECT_EQ(refused({"loadtest", "--device", "host"}), "--device host: use cuda or cpu");
-  EXPECT_EQ(refused({"bench", "--device", "cpu"}), "--device: the command bench has no such option");
+  EXPECT_EQ(refused({"bench", "--device", "cpu"}),
+            "--device: the command bench has no such option (loadtest has)");
 }
 
 TEST(LoadTestOptions, ANameOfTwoCommandsHasEachOnesMeaning) {
@@ -63,8 +64,10 @@ TEST(LoadTestOptions, ANameOfTwoCommandsHasEachOnesMeaning) {
   EXPECT_EQ(bench.bench.modes, (std::vector<BenchMode>{BenchMode::single, BenchMode::p2p}));
   EXPECT_NE(refused({"bench", "--mode", "independent"}).find("single, p2p, collective, hetero and strong"),
             std::string::npos);
-  EXPECT_EQ(refused({"burn", "--mode", "ddp"}), "--mode: the command burn has no such option");
-  EXPECT_EQ(refused({"--mode", "ddp"}), "--mode: the command burn has no such option");
+  EXPECT_EQ(refused({"burn", "--mode", "ddp"}),
+            "--mode: the command burn has no such option (bench and loadtest have)");
+  EXPECT_EQ(refused({"--mode", "ddp"}),
+            "--mode: the command burn has no such option (bench and loadtest have)");
 }
 
 TEST(LoadTestOptions, AConfigFilesNameOfTwoCommandsHasTheCommandsMeaning) {

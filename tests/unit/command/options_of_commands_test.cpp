@@ -36,7 +36,8 @@ TEST(Options, VerifyTellsAllThatItLoadsTheDevicesWith) {
     EXPECT_TRUE(options.contains(name)) << name;
   for (const char* option : {"--steps", "--io-repeats", "--check-every", "--golden"})
     EXPECT_EQ(refused({"verify", option, "5"}),
-              std::string(option) + ": the command verify has no such option");
+              std::string(option) + ": the command verify has no such option (" +
+                  (option == std::string("--steps") ? "burn and bench have)" : "burn has)"));
 }
 
 /// The options of commands without device work, and options that do not apply to a run.
@@ -60,8 +61,8 @@ TEST(Options, EveryCommandUsesAnOptionOrRefusesIt) {
       asked.push_back("--" + rule.name);
       if (!rule.value.placeholder.empty()) asked.emplace_back("?");
       const auto parsed = parse(asked);
-      const bool is_refused =
-          parsed.status().what() == fmt::format("--{}: the command {} has no such option", rule.name, name);
+      const bool is_refused = parsed.status().what().starts_with(
+          fmt::format("--{}: the command {} has no such option (", rule.name, name));
       const bool is_known = knows(name, find_rule(rules, rule.name, name)->commands);
       EXPECT_EQ(is_refused, !is_known) << name << " --" << rule.name << ": " << parsed.status().what();
       if (const auto of = used.find(name); of != used.end()) {
@@ -92,7 +93,7 @@ TEST(Options, CeilingsAreBenchsOtherHalf) {
     EXPECT_EQ(refused(arguments),
               files[0] + ": bench writes files with --ceilings only; add it, or leave this out");
   }
-  EXPECT_EQ(refused({"links", "--ceilings"}), "--ceilings: the command links has no such option");
+  EXPECT_EQ(refused({"links", "--ceilings"}), "--ceilings: the command links has no such option (bench has)");
 }
 
 TEST(Options, CeilingsHaveDefaultsOfTheirOwn) {
@@ -120,7 +121,7 @@ TEST(Options, HelpAndVersionAreCommandsToo) {
 TEST(Options, HelpAndVersionWinOverErrors) {
   EXPECT_EQ(*good({"--version"}).message, "extreme_gpu_trainer 1.2.3");
   const std::string help = *good({"--help", "--seed", "x"}).message;
-  for (const char* text : {"--memory SHARE|SIZE", "--backend auto|cuda|host", "(5m)", "mpirun -np 2"})
+  for (const char* text : {"--memory SHARE|SIZE", "--backend auto|cuda|host", "(5m)", "\n  selftest  "})
     EXPECT_NE(help.find(text), std::string::npos) << text;
   const std::string devices = *good({"devices", "-h"}).message;
   EXPECT_EQ(devices.find("--memory SHARE"), std::string::npos);
@@ -144,26 +145,22 @@ TEST(Options, TheSelftestTakesWhatLoadsTheDevicesAndNoMore) {
   for (const char* option :
        {"--duration", "--steps", "--inject", "--check-every", "--check-budget", "--golden", "--global-batch",
         "--io-repeats", "--buffer-iterations", "--corrected-limit", "--resume"})
-    EXPECT_EQ(refused({"selftest", option, "5"}),
-              std::string(option) + ": the command selftest has no such option");
+    EXPECT_EQ(refused({"selftest", option, "5"})
+                  .find(std::string(option) + ": the command selftest has no such option ("),
+              0u);
 }
 
 TEST(Options, HelpTellsEachCommandsOptions) {
   const auto help = [](const char* command) { return *good({command, "--help"}).message; };
   for (const char* command : {"burn", "selftest", "report", "devices"}) {
-    EXPECT_NE(help(command).find("\n  selftest  "), std::string::npos);
     const bool loads = command == std::string("burn") || command == std::string("selftest");
     EXPECT_EQ(help(command).find("--seed N") != std::string::npos, loads);
     EXPECT_EQ(help(command).find("--layers N") != std::string::npos, loads);
     EXPECT_EQ(help(command).find("--temperature-limit C") != std::string::npos, loads);
     EXPECT_EQ(help(command).find("--golden FILE") != std::string::npos, command == std::string("burn"));
-    EXPECT_EQ(help(command).find(
-                  "KIND is one of weight gradient activation gemm extreme all-reduce collective optimizer "
-                  "memory memory-gemm host-copy multiprocessor file-bit file-stale file-torn file-misplaced "
-                  "file-lost\n"
-                  "  or one that leaves data as they are: slow hang kill stop temperature xid ecc "
-                  "diskfull memory-pressure idle device-error\n") != std::string::npos,
-              command == std::string("burn"));
+    const bool injects = command == std::string("burn");
+    EXPECT_EQ(help(command).find("KIND that corrupts data: weight gradient") != std::string::npos, injects);
+    EXPECT_EQ(help(command).find("KIND that does not: slow hang") != std::string::npos, injects);
   }
 }
 
@@ -176,7 +173,8 @@ TEST(Options, AReproducerNeedsOneFile) {
   EXPECT_EQ(refused({"reproduce"}), missing);
   EXPECT_EQ(refused({"reproduce", ""}), missing);
   EXPECT_EQ(refused({"reproduce", "a", "b"}), "'b': unexpected argument; --help shows how to call");
-  EXPECT_EQ(refused({"reproduce", "a", "--seed", "3"}), "--seed: the command reproduce has no such option");
+  EXPECT_EQ(refused({"reproduce", "a", "--seed", "3"}),
+            "--seed: the command reproduce has no such option (burn, verify and 3 others have)");
 }
 
 TEST(Options, AReportNeedsOneDirectory) {
@@ -187,7 +185,8 @@ TEST(Options, AReportNeedsOneDirectory) {
   EXPECT_EQ(refused({"report"}), missing);
   EXPECT_EQ(refused({"report", ""}), missing);
   EXPECT_EQ(refused({"report", "a", "b"}), "'b': unexpected argument; --help shows how to call");
-  EXPECT_EQ(refused({"report", "a", "--steps", "5"}), "--steps: the command report has no such option");
+  EXPECT_EQ(refused({"report", "a", "--steps", "5"}),
+            "--steps: the command report has no such option (burn and bench have)");
 }
 
 TEST(Options, LinksHasOptionsOfItsOwn) {
@@ -249,8 +248,9 @@ TEST(Options, CompareRefusesWhatItCannotTake) {
         << price;
   EXPECT_EQ(refused({"compare", "a", "--price", "x=1", "--price", "x=2"}).find("--price x=2: use NAME=X"),
             0u);
-  EXPECT_EQ(refused({"compare", "a", "--steps", "5"}), "--steps: the command compare has no such option");
-  EXPECT_EQ(refused({"--price", "x=1"}), "--price: the command burn has no such option");
+  EXPECT_EQ(refused({"compare", "a", "--steps", "5"}),
+            "--steps: the command compare has no such option (burn and bench have)");
+  EXPECT_EQ(refused({"--price", "x=1"}), "--price: the command burn has no such option (compare has)");
 }
 
 }  // namespace

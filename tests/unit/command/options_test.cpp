@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "command/options/option_table.hpp"
@@ -15,6 +16,9 @@
 
 namespace egt::test {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 TEST(Options, DefaultsAreTheContracts) {
   const Options options = good({});
@@ -140,10 +144,11 @@ TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
       refused({"--memory", "90"}),
       "--memory 90: a unit is missing (90% or 90GB?): use a share of 0 to 100 %, or a size such as 72GB");
   for (const char* wrong : {"0.1", "21", "1:0.05", "1:1", "1:", ":0.5", "x", "1Hz"})
-    EXPECT_EQ(refused({"--pulse", wrong}),
-              fmt::format("--pulse {}: use 0.2 to 20 times a second and, behind a colon, full for 0.1 to 0.9 "
-                          "of the time, as 1:0.5",
-                          wrong));
+    EXPECT_EQ(
+        refused({"--pulse", wrong}),
+        fmt::format("--pulse {}: use 0.2 to 20 times per second and, after a colon, full for 0.1 to 0.9 "
+                    "of the time, such as 1:0.5",
+                    wrong));
   EXPECT_EQ(refused({"--io-size", "10"}),
             "--io-size 10: a unit is missing (10GB or 10GiB?): use a size of 4KiB to 1024TiB, such as 10GB");
   for (const char* option : {"--io-budget", "--io-size", "--memory"})
@@ -153,7 +158,7 @@ TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
             "--collective-timeout 1500ms: ms is no unit: use a time of 1s to 1h, such as 30s or 2m");
   EXPECT_NE(refused({"--memory", "12XB"}).find("XB is no unit: use a share"), std::string::npos);
   EXPECT_EQ(refused({"--layers", "5,x"}),
-            "--layers 5,x: use 2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512");
+            "--layers 5,x: use 2 to 64 whole numbers of 1 to 1048576, such as 4096,8192,512");
   EXPECT_EQ(refused({"--frobnicate", "5"}), "--frobnicate: unknown option; --help lists what is known");
   EXPECT_EQ(refused({"train"}),
             "'train': unknown command; use one of burn, verify, links, bench, loadtest, selftest, compare, "
@@ -166,8 +171,19 @@ TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
   EXPECT_EQ(refused({"--steps"}), "--steps: a value is missing");
   EXPECT_EQ(refused({"--devices", "0,1,1"}), "--devices 0,1,1: device 1 is given twice; give each once");
   EXPECT_EQ(refused({"--batch", "5", "--global-batch", "10"}),
-            "--batch and --global-batch exclude each other: give one of them");
-  EXPECT_EQ(refused({"devices", "--steps", "5"}), "--steps: the command devices has no such option");
+            "--batch and --global-batch are mutually exclusive: give one of them");
+  EXPECT_EQ(refused({"devices", "--steps", "5"}),
+            "--steps: the command devices has no such option (burn and bench have)");
+}
+
+TEST(Options, CommonSpellingsAreAccepted) {
+  EXPECT_EQ(good({"--memory", "8G"}).burn.memory.fill.bytes, 8'000'000'000u);
+  EXPECT_EQ(good({"--io-size", "80mb"}).burn.file.size, 80'000'000u);
+  EXPECT_EQ(good({"--duration", "1h30m"}).burn.duration_seconds, 5400.0);
+  EXPECT_EQ(good({"--duration", "5 m"}).burn.duration_seconds, 300.0);
+  EXPECT_EQ(good({"--precision", "FP16"}).burn.precision, "fp16") << "the result has one spelling";
+  for (const char* limit : {"72.5C", "72.5 C", "72.5c"})
+    EXPECT_EQ(good({"--temperature-limit", limit}).run.guard.temperature_limit_c, 72.5) << limit;
 }
 
 TEST(Options, Fp8IsAKnownName) {
@@ -203,7 +219,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"--layers", {"5", "5,x", "", ",", "5,", "5,,6", "0,5", "-4,5", "5,99999999999", "５,６"}},
         Refusal{"--batch", {"0", "-1", "1048577", "", huge, "１"}},
         Refusal{"--global-batch", {"0", "-1", "1.0", huge}},
-        Refusal{"--precision", {"fp4", "FP32", "", "cycle,fp32"}},
+        Refusal{"--precision", {"fp4", "FP 32", "", "cycle,fp32"}},
         Refusal{"--optimizer", {"sdg", "", "Adam"}},
         Refusal{"--learning-rate", {"0", "-0.1", "nan", "inf", "-inf", "1e400", "", "0.1x", "1001"}},
         Refusal{"--gradient-dtype", {"fp16", "f32", ""}},
@@ -215,7 +231,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"--io-budget", {"0", "100", "-1GB", "Unlimited", ""}},
         Refusal{"--check-every", {"1", "2", "-1", "1.5", "", huge}},
         Refusal{"--check-budget", {"0%", "0", "-1%", "101%", "nan%", "1", "", "%", huge}},
-        Refusal{"--temperature-limit", {"29", "111", "-1", "nan", "inf", "", "85C", huge}},
+        Refusal{"--temperature-limit",
+                {"29", "111", "-1", "nan", "inf", "", "85F", "C", "850C", "-85C", huge}},
         Refusal{"--memory-limit", {"9%", "101%", "0.95", "nan%", "", "%", "64GB"}},
         Refusal{"--throttle-limit", {"-1%", "101%", "5", "nan%", ""}},
         Refusal{"--corrected-limit", {"-1", "1.5", "", "/h", "3/d", "3 /h", "1000000000001", huge}},
@@ -242,7 +259,7 @@ TEST(Options, ChecksComeByBudgetOrByStepsNotBoth) {
   EXPECT_DOUBLE_EQ(good({"--check-budget", "2.5%"}).burn.train.check_budget, 0.025);
   EXPECT_EQ(good({"--check-budget", "2%", "--check-every", "0"}).burn.train.check_every, 0);
   EXPECT_EQ(refused({"--check-budget", "2%", "--check-every", "5"}),
-            "--check-budget and --check-every exclude each other: give one of them");
+            "--check-budget and --check-every are mutually exclusive: give one of them");
 }
 
 TEST(Options, HostDefaultsLeaveWhatTheUserGave) {
@@ -274,16 +291,30 @@ TEST(Options, EveryDefaultIsTakenByItsOption) {
   EXPECT_GT(found, 50);
 }
 
-TEST(Options, HelpHasTheDefaultThatIsUsed) {
+TEST(Options, HelpHasTheDefaultsOfItsCommandOnly) {
+  const auto help = [](const char* command) { return help_text(command, 200); };
+  EXPECT_THAT(help("bench"), HasSubstr("samples per rank and step (8192; host: 128)\n"));
+  EXPECT_THAT(help("bench"), HasSubstr("sensors (0.1)\n"));
+  EXPECT_THAT(help("burn"), HasSubstr("samples per rank and step (1024; host: 128)\n"));
+  EXPECT_THAT(help("burn"), HasSubstr("device memory to fill and verify; 0: none (90%; host: 256MB)\n"));
+  EXPECT_THAT(help("verify"), HasSubstr("device memory to fill and verify; 0: none (10%; host: 64MB)\n"));
+  EXPECT_THAT(manual_text("man", "1").value_or(""), HasSubstr("(200; host: 20; \\-\\-quick: 50; host with"));
+}
+
+TEST(Options, HelpFollowsTheWidth) {
   for (const CommandRow& row : command_rows())
-    EXPECT_EQ(help_text(row.name).find_first_of("{}"), std::string::npos)
-        << "a default of no row: " << row.name;
-  const std::string help = help_text("bench");
-  Options options = good({"bench"});
-  apply_defaults(options, Backend::cuda);
-  EXPECT_NE(help.find(fmt::format("(1024; bench: {}; host: 128)", options.burn.train.batch)),
-            std::string::npos);
-  EXPECT_NE(help.find(fmt::format("(1; bench: {};", options.common.metrics_sample_rate)), std::string::npos);
+    for (const std::size_t columns : {60, 80, 132}) {
+      std::istringstream text(help_text(row.name, columns));
+      for (std::string line; std::getline(text, line);) {
+        EXPECT_LE(line.size(), columns) << row.name << ": " << line;
+        EXPECT_FALSE(line.ends_with(' ')) << row.name << ": '" << line << "'";
+      }
+    }
+  EXPECT_TRUE(help_text("", 80).starts_with("Usage: mpirun -np N extreme_gpu_trainer [COMMAND]"));
+  EXPECT_TRUE(help_text("report", 80).starts_with("Usage: extreme_gpu_trainer report DIR [options]\n"));
+  EXPECT_THAT(help_text("burn", 80), HasSubstr("\n  -o, --output PATH "));
+  EXPECT_THAT(help_text("devices", 80), Not(HasSubstr("loadtest")));
+  EXPECT_THAT(help_text("report", 80), Not(HasSubstr("--seed")));
 }
 
 TEST(Options, CommandDefaultsOnADeviceLeaveWhatTheUserGave) {

@@ -16,7 +16,7 @@ using Words = std::vector<std::string>;
 
 TEST(Presets, AreThoseOfTheFolderAndTheHelpTellsThem) {
   Words names;
-  const std::string help = *good({"--help"}).message;
+  const std::string help = help_text("burn", 132);
   for (const Preset& preset : presets()) {
     names.push_back(preset.name);
     EXPECT_EQ(preset.text.rfind("# ", 0), 0u) << preset.name;
@@ -90,9 +90,10 @@ TEST(Presets, QuickIsOneOfThem) {
   EXPECT_TRUE(good({"loadtest", "--quick"}).loadtest.quick);
   EXPECT_EQ(good({"loadtest", "--quick"}).common.preset, "");
   EXPECT_EQ(refused({"--quick", "--preset", "soak"}),
-            "--quick and --preset exclude each other: --quick is --preset quick");
+            "--quick and --preset are mutually exclusive: --quick is --preset quick");
   EXPECT_EQ(refused({"--quick=false"}), "--quick false: use it without a value");
-  EXPECT_EQ(refused({"verify", "--quick"}), "--quick: the command verify has no such option");
+  EXPECT_EQ(refused({"verify", "--quick"}),
+            "--quick: the command verify has no such option (burn and loadtest have)");
 }
 
 TEST(Presets, AnUnknownOneIsRefusedWithTheNearest) {
@@ -107,8 +108,9 @@ TEST(Presets, AnUnknownOneIsRefusedWithTheNearest) {
 
 TEST(Presets, AnotherCommandRefusesWhatItHasNot) {
   EXPECT_EQ(refused({"verify", "--preset", "quick"}),
-            "--preset quick: --io-repeats: the command verify has no such option");
-  EXPECT_EQ(refused({"devices", "--preset", "power"}), "--preset: the command devices has no such option");
+            "--preset quick: --io-repeats: the command verify has no such option (burn has)");
+  EXPECT_EQ(refused({"devices", "--preset", "power"}),
+            "--preset: the command devices has no such option (burn, verify and 4 others have)");
 }
 
 TEST(Presets, AResumedRunKeepsItsOwn) {
@@ -189,7 +191,7 @@ TEST(PrintConfig, WinsOverNothingAndRefusesWhatAFileCannotHold) {
   EXPECT_EQ(refused({"--print-config", "--golden", "a\nb"}),
             "--print-config: --golden \"a?b\" cannot stand in a config file; leave it out");
   EXPECT_EQ(refused({"--print-config", "--resume", "r"}),
-            "--resume and --print-config exclude each other: the run continues with its own options");
+            "--resume and --print-config are mutually exclusive: the run continues with its own options");
   const ConfigFile file("print-config = true\n");
   EXPECT_NE(refused({"--config", file.path()}).find("unknown key print-config"), std::string::npos);
 }

@@ -40,6 +40,11 @@ TEST(ParseSize, KnowsEverySuffix) {
   EXPECT_EQ(size("3MiB"), 3u << 20);
   EXPECT_EQ(size("10GiB"), 10ull << 30);
   EXPECT_EQ(size("5TiB"), 5ull << 40);
+  EXPECT_EQ(size("8G"), 8'000'000'000u);
+  EXPECT_EQ(size("8k"), 8'000u);
+  EXPECT_EQ(size("80gb"), 80'000'000'000u);
+  EXPECT_EQ(size("2gIb"), 2ull << 30);
+  EXPECT_EQ(size("1.5 GB"), 1'500'000'000u);
 }
 
 TEST(ParseBitRate, KnowsBitsAndBytes) {
@@ -56,7 +61,8 @@ TEST(ParseBitRate, KnowsBitsAndBytes) {
   EXPECT_EQ(rate("1.6Tb/s"), 1.6e12);
   EXPECT_EQ(rate("2.5GB/s"), 20e9);
   EXPECT_EQ(rate("5MB/s"), 40e6);
-  for (const char* text : {"", "20", "20Gb", "20GB", "-1Gb/s", "Gb/s", "nan", "20 Gb/s", "20gb/s", "20GiB/s"})
+  EXPECT_EQ(rate("20 Gb/s"), 20e9);
+  for (const char* text : {"", "20", "20Gb", "20GB", "-1Gb/s", "Gb/s", "nan", "20gb/s", "20GiB/s"})
     expect_refused(parse_bit_rate(text).status(), text);
 }
 
@@ -91,8 +97,8 @@ TEST(ParseSize, RefusesWhatDoesNotFit) {
 
 TEST(ParseSize, RefusesBadText) {
   for (const char* text :
-       {"90",  "0.5", "00001", "",      " ",         "GB",           "-1",       "-1GB",   "+1GB", "1 GB",
-        "1gb", "1kb", "1Gb",   "1GBx",  "x1GB",      "0x10",         "1,5GB",    "1..5GB", ".",    ".GB",
+       {"90",  "0.5", "00001", "",      " ",         "GB",           "-1",       "-1GB",   "+1GB", "1  2GB",
+        "1gi", "1 ",  "1bG",   "1GBx",  "x1GB",      "0x10",         "1,5GB",    "1..5GB", ".",    ".GB",
         "inf", "nan", "90%",   "1GB\n", "1\xC3\xA9", "\xE2\x82\xAC", "\xFF\xFE", "1e3"})
     expect_refused(parse_size(text).status(), text);
   expect_refused(parse_size(std::string_view("1\0GB", 4)).status(), "1<NUL>GB");
@@ -101,7 +107,7 @@ TEST(ParseSize, RefusesBadText) {
 TEST(UnitIn, IsWhatStandsBehindTheNumber) {
   EXPECT_EQ(unit_in("100ms"), "ms");
   EXPECT_EQ(unit_in("90"), "");
-  EXPECT_EQ(unit_in("1.5 GB"), " GB");
+  EXPECT_EQ(unit_in("1.5 GB"), "GB");
   for (const char* text : {"", "GB", "-1", "1..5GB", "nan"}) EXPECT_EQ(unit_in(text), std::nullopt) << text;
 }
 
@@ -120,11 +126,15 @@ TEST(ParseDuration, KnowsEverySuffix) {
   EXPECT_DOUBLE_EQ(duration("3d"), 259200);
   EXPECT_DOUBLE_EQ(duration("0.25s"), 0.25);
   EXPECT_DOUBLE_EQ(duration("3650d"), 3650.0 * 86400);
+  EXPECT_DOUBLE_EQ(duration("5min"), 300);
+  EXPECT_DOUBLE_EQ(duration("5 m"), 300);
+  EXPECT_DOUBLE_EQ(duration("1h30m"), 5400);
+  EXPECT_DOUBLE_EQ(duration("1d 2h 3min 4.5sec"), 86400 + 7200 + 180 + 4.5);
 }
 
 TEST(ParseDuration, RefusesBadText) {
-  for (const char* text : {"", "0", "0s", "0.0h", "-5", "-5m", "m", "5M", "5min", "5 m", "5ms", "1m30s",
-                           "inf", "nan", "1e9d", "3651d", "5\xC2\xB5s"})
+  for (const char* text : {"", "0", "0s", "0.0h", "-5", "-5m", "m", "5M", "5ms", "1h30", "30m1h", "1h1h", "1h-5m",
+                           "1h30x", "1 2", "inf", "nan", "1e9d", "3651d", "5\xC2\xB5s"})
     expect_refused(parse_duration(text).status(), text);
 }
 
@@ -133,7 +143,8 @@ TEST(ParsePercent, TakesTheWholeRangeAndNoMore) {
   EXPECT_DOUBLE_EQ(parse_percent("0%").value(), 0);
   EXPECT_DOUBLE_EQ(parse_percent("100%").value(), 1);
   EXPECT_DOUBLE_EQ(parse_percent("0.5%").value(), 0.005);
-  for (const char* text : {"", "%", "90", "100.01%", "300%", "-1%", "90%%", "90 %", "nan%", "90\xEF\xBC\x85"})
+  EXPECT_DOUBLE_EQ(parse_percent("90 %").value(), 0.9);
+  for (const char* text : {"", "%", "90", "100.01%", "300%", "-1%", "90%%", "nan%", "90\xEF\xBC\x85"})
     expect_refused(parse_percent(text).status(), text);
 }
 
