@@ -28,7 +28,7 @@ std::string wrapped(std::string_view text, std::size_t columns, std::size_t inde
     if (!is_first && at + 1 + word.size() > columns) {
       all += '\n' + std::string(indent, ' ');
       at = indent;
-    } else if (!is_first && at > indent) {
+    } else if (!is_first) {
       all += ' ';
       ++at;
     }

@@ -138,7 +138,7 @@ Rules file_rules(FileOptions& file) {
   budget.json = [&file] { return file.budget ? Json(*file.budget) : Json("unlimited"); };
   budget.config = [&file] { return file.budget ? size_text(*file.budget) : "unlimited"; };
   return {
-      {"io-dir", of_training, "directory of test files (working directory)",
+      {"io-dir", of_training, "directory of test files",
        text(file.directory, "DIR", "the path of a directory")},
       {"io-size", of_training, "bytes of each rank's test file\nAt most 5 % of the free space.",
        // With --ceilings for three files. Each round writes one of them, which takes 0.1 s on the host.

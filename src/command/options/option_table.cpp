@@ -33,7 +33,7 @@ const std::vector<CommandRow>& command_rows() {
       {"reproduce", of_reproduce,
        "repeat the kept operation of a fault on every rank's device: failed N of 100",
        "mpirun -np 2 extreme_gpu_trainer reproduce FILE", false, nullptr, run_reproduce},
-      {"devices", of_devices, "what is there, what each device supports, and why not",
+      {"devices", of_devices, "available devices, supported features, and the reason for each that is not",
        "extreme_gpu_trainer devices", false, nullptr, run_devices},
   };
   return rows;

@@ -130,7 +130,8 @@ Status check_ends(const std::string& directory, const std::vector<int>& ranks, d
 Result<Journals> read_journals(const std::string& directory, JournalContent content, Sink* see) {
   EGT_TRY_ASSIGN(const std::vector<JournalFile> files, find_journals(directory));
   if (files.empty())
-    return Status(StatusCode::unavailable, fmt::format("{}: holds no journal of a run (journal.rank*.jsonl)", directory));
+    return Status(StatusCode::unavailable,
+                  fmt::format("{}: holds no journal of a run (journal.rank*.jsonl)", directory));
   Journals journals;
   for (const JournalFile& file : files) {
     journals.ranks.push_back(file.rank);

@@ -89,8 +89,11 @@ Result<RunDirectory> RunDirectory::create(const std::string& requested, const st
   } else {
     EGT_TRY(make_folders(path, made));
     if (holds_a_run(path))
-      return Status(StatusCode::invalid_argument,
-                    fmt::format("--output {}: holds a run already; name a new directory, or use --resume DIR or report DIR", path));
+      return Status(
+          StatusCode::invalid_argument,
+          fmt::format(
+              "--output {}: holds a run already; name a new directory, or use --resume DIR or report DIR",
+              path));
   }
   RunDirectory directory(path, made);
   if (Status writable = check_writable(path); !writable.ok()) {

@@ -57,12 +57,11 @@ Status check_serve_token(const ServeAddress& address) {
   const std::size_t length = serve_token().size();
   if (length >= min_token || (length == 0 && address.is_loopback())) return {};
   return {StatusCode::invalid_argument,
-          length > 0
-              ? fmt::format("--serve {}: {} has {} characters; give it {} or more", address.text(),
-                            token_variable, length, min_token)
-              : fmt::format("--serve {}: reachable from other hosts; set {} to a secret of {} "
-                            "characters or more, or use a port alone",
-                            address.text(), token_variable, min_token)};
+          length > 0 ? fmt::format("--serve {}: {} has {} characters; give it {} or more", address.text(),
+                                   token_variable, length, min_token)
+                     : fmt::format("--serve {}: reachable from other hosts; set {} to a secret of {} "
+                                   "characters or more, or use a port alone",
+                                   address.text(), token_variable, min_token)};
 }
 
 }  // namespace egt

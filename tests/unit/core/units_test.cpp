@@ -133,8 +133,9 @@ TEST(ParseDuration, KnowsEverySuffix) {
 }
 
 TEST(ParseDuration, RefusesBadText) {
-  for (const char* text : {"", "0", "0s", "0.0h", "-5", "-5m", "m", "5M", "5ms", "1h30", "30m1h", "1h1h", "1h-5m",
-                           "1h30x", "1 2", "inf", "nan", "1e9d", "3651d", "5\xC2\xB5s"})
+  for (const char* text :
+       {"",      "0",    "0s",    "0.0h",  "-5",  "-5m", "m",   "5M",   "5ms",   "1h30",
+        "30m1h", "1h1h", "1h-5m", "1h30x", "1 2", "inf", "nan", "1e9d", "3651d", "5\xC2\xB5s"})
     expect_refused(parse_duration(text).status(), text);
 }
 
