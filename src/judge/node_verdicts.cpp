@@ -4,8 +4,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <set>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "egt/core/json_access.hpp"
@@ -13,6 +17,7 @@
 #include "egt/core/status.hpp"
 #include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
+#include "judge/action.hpp"
 #include "judge/device_use.hpp"
 
 namespace egt {
@@ -29,6 +34,14 @@ struct Node {
   bool failed = false, suspected = false;
   bool is_done = true;  ///< all its ranks did all planned work
   std::vector<std::string> reasons = {};
+  Action action = Action::none;  ///< the most severe of its evidence
+  int action_rank = -1;          ///< rank of that evidence; -1: unknown
+};
+
+/// A reason against ranks, with the action that it recommends if one node, or several, are to blame.
+struct NodeReason {
+  std::string text;
+  Action certain, ambiguous;
 };
 
 /// Whether the rank completed the run, without a fault (--fail-fast), signal, error or lost peer.
@@ -59,13 +72,17 @@ class Nodes {
 
   /// Blames the nodes of ranks that share one suspicion. Several ranks on one node count as one suspect. If
   /// the ranks belong to no known node, no node can pass.
-  void blame(const std::set<int>& ranks, const std::string& reason, bool is_certain = true) {
+  void blame(const std::set<int>& ranks, const NodeReason& reason, bool is_certain = true) {
     const std::set<std::string> ids = nodes_of(ranks);
     (ids.empty() ? blames_nobody_ : blames_somebody_) = true;
     for (const std::string& id : ids) {
       Node& node = nodes_[id];
       (is_certain && ids.size() == 1 ? node.failed : node.suspected) = true;
-      node.reasons.push_back(reason);
+      node.reasons.push_back(reason.text);
+      const Action action = ids.size() == 1 ? reason.certain : reason.ambiguous;
+      if (action <= node.action) continue;
+      node.action = action;
+      node.action_rank = ranks.size() == 1 ? *ranks.begin() : -1;
     }
   }
 
@@ -86,7 +103,8 @@ class Nodes {
       list.push_back({{"hostname", node.hostname},
                       {"slurm_node", node.slurm_name.empty() ? Json() : Json(node.slurm_name)},
                       {"verdict", verdict_of(node, otherwise)},
-                      {"reasons", node.reasons}});
+                      {"reasons", node.reasons},
+                      {"action", action_of(node, verdict_of(node, otherwise))}});
     }
     return list;
   }
@@ -105,6 +123,12 @@ class Nodes {
     return is_injected_ ? "injected" : node.failed ? "fail" : "suspect";
   }
 
+  /// Injected faults recommend nothing about the hardware.
+  Json action_of(const Node& node, std::string_view verdict) const {
+    if (is_injected_ || verdict == "pass") return to_json(Action::none, -1);
+    return verdict == "unknown" ? to_json(Action::run_longer, -1) : to_json(node.action, node.action_rank);
+  }
+
   std::map<int, std::string> id_of_;  ///< node of each rank
   std::map<std::string, Node> nodes_;
   std::vector<std::string> order_;
@@ -119,7 +143,8 @@ void blame_losses(const Json& losses, Nodes& nodes) {
   for (const Json& loss : losses) {
     // The run directory may be on a file server, so a failed journal is no evidence against the node.
     const bool is_of_node = !text_at(loss, "phase").starts_with("journal:");
-    nodes.blame(is_mutual ? lost : std::set{rank_of(loss)}, loss_text(loss), is_of_node);
+    nodes.blame(is_mutual ? lost : std::set{rank_of(loss)}, {loss_text(loss), action_of_loss, action_of_loss},
+                is_of_node);
   }
 }
 
@@ -142,14 +167,22 @@ std::string slurm_name_of(const Json& node) {
   return is_address(host) ? host : host.substr(0, host.find('.'));
 }
 
+/// Equal reasons are listed once, with their number.
 std::string reasons_text(const Json& node) {
-  std::string text;
-  const Json& reasons = member(node, "reasons");
+  std::vector<std::pair<std::string, std::size_t>> reasons;
+  for (const Json& reason : member(node, "reasons")) {
+    const std::string text = printable(reason.get<std::string>());
+    const auto known =
+        std::find_if(reasons.begin(), reasons.end(), [&](const auto& one) { return one.first == text; });
+    known == reasons.end() ? void(reasons.emplace_back(text, 1)) : void(++known->second);
+  }
+  std::string list;
   for (std::size_t i = 0; i < reasons.size() && i < max_reasons_listed; ++i)
-    text += (i > 0 ? "; " : "") + printable(reasons[i].get<std::string>());
+    list += fmt::format("{}{}{}", i > 0 ? "; " : "", reasons[i].first,
+                        reasons[i].second > 1 ? fmt::format(" ({} times)", reasons[i].second) : "");
   return reasons.size() > max_reasons_listed
-             ? fmt::format("{}; and {} more", text, reasons.size() - max_reasons_listed)
-             : text;
+             ? fmt::format("{}; and {} more", list, reasons.size() - max_reasons_listed)
+             : list;
 }
 
 /// "rank 1, step 20: ", omitting unknown values.
@@ -170,20 +203,26 @@ Json node_verdicts(const Json& result, bool has_all_evidence) {
   if (verdict == "pass") return nodes.list("pass");  // includes selftest, where faults are expected
   if (!is_selftest(result))                          // selftest injects faults on every rank
     for (const Json& fault : member(result, "faults"))
-      nodes.blame(accused_ranks(fault, idle), moment_text(fault) + text_at(fault, "kind") + " fault");
+      nodes.blame(accused_ranks(fault, idle), {moment_text(fault) + text_at(fault, "kind") + " fault",
+                                               action_of_fault(fault, true), action_of_fault(fault, false)});
   for (const Json& repeat : member(result, "fault_repeats"))  // repeats without a rank list no suspects
     if (rank_of(repeat) >= 0 && !is_selftest(result))
       nodes.blame(accused_ranks(repeat, idle),
-                  fmt::format("rank {}: {}", rank_of(repeat),
-                              counted(value_at<std::uint64_t>(repeat, "count").value_or(0),
-                                      "more " + text_at(repeat, "kind") + " fault")));
+                  {fmt::format("rank {}: {}", rank_of(repeat),
+                               counted(value_at<std::uint64_t>(repeat, "count").value_or(0),
+                                       "more " + text_at(repeat, "kind") + " fault")),
+                   action_of_fault(repeat, true), action_of_fault(repeat, false)});
   blame_losses(member(result, "losses"), nodes);
   for (const Json& finding : member(result, "findings"))
-    nodes.blame({rank_of(finding)}, finding_text(finding));
+    nodes.blame({rank_of(finding)},
+                {finding_text(finding), action_of_finding(finding), action_of_finding(finding)});
   for (const Json& rank : member(result, "ranks"))
     if (const Json& error = member(rank, "error");
         !error.is_null() && text_at(error, "code") != to_string(StatusCode::aborted))
-      nodes.blame({rank_of(rank)}, fmt::format("rank {}: {}", rank_of(rank), text_at(error, "what")), false);
+      nodes.blame(
+          {rank_of(rank)},
+          {fmt::format("rank {}: {}", rank_of(rank), text_at(error, "what")), action_of_loss, action_of_loss},
+          false);
   const bool was_done = has_all_evidence && verdict != "incomplete" && verdict != "interrupted";
   return nodes.list(was_done && nodes.explain() ? "pass" : "unknown");
 }
@@ -193,11 +232,18 @@ std::string node_list_text(const Json& nodes) {
   for (const Json& node : nodes) {
     const std::string host = printable(text_at(node, "hostname")), verdict = text_at(node, "verdict"),
                       reasons = reasons_text(node);
-    text += fmt::format("{} {}{}{}\n", verdict, host, reasons.empty() ? "" : " ", reasons);
+    const std::string action = text_at(member(node, "action"), "name");
+    text += fmt::format("{} {}{}{}{}\n", verdict, host, reasons.empty() ? "" : " ", reasons,
+                        action.empty() || action == "none" ? "" : fmt::format("; action: {}", action));
     const std::string name = printable(slurm_name_of(node));
     if (verdict == "fail" && !name.empty())
       drains += fmt::format("scontrol update NodeName={} State=DRAIN Reason={}\n", quoted(name),
                             quoted("extreme_gpu_trainer: " + reasons));
+    if (verdict == "fail" && text_at(node, "slurm_node").empty() && !is_address(host) && !host.empty())
+      drains += fmt::format(
+          "kubectl cordon \"$(kubectl get pod {0} -o jsonpath={{.spec.nodeName}} 2>/dev/null || echo "
+          "{0})\"\n",
+          quoted(host));
   }
   return text + drains;
 }

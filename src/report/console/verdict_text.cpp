@@ -17,6 +17,7 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/part_report.hpp"
 #include "egt/core/record_text.hpp"
+#include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
 #include "judge/record_schema.hpp"
 #include "report/console/console_text.hpp"
@@ -312,6 +313,26 @@ std::string restarts_text(const Json& result) {
   return text;
 }
 
+/// "Action for node7: reset the GPU .. (rank 1). First: nvidia-smi .."; one line per action, with its nodes.
+std::string actions_text(const Json& result) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> actions;
+  for (const Json& node : member(result, "nodes")) {
+    const Json& action = member(node, "action");
+    if (text_at(action, "name").empty() || text_at(action, "name") == "none") continue;
+    std::string text = text_at(action, "text");
+    if (const auto rank = value_at<int>(action, "rank")) text += fmt::format(" (rank {})", *rank);
+    if (const std::string command = text_at(action, "command"); !command.empty())
+      text += ". First: " + command;
+    auto known = std::find_if(actions.begin(), actions.end(), [&](auto& one) { return one.first == text; });
+    if (known == actions.end()) known = actions.insert(known, {text, {}});
+    known->second.push_back(printable(text_at(node, "hostname")));
+  }
+  std::string lines;
+  for (const auto& [text, nodes] : actions)
+    lines += fmt::format("\n  Action for {}: {}", fmt::join(nodes, ", "), text);
+  return lines;
+}
+
 bool is_file(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_regular_file(path, error);
@@ -325,7 +346,7 @@ std::string summary_lines(const Json& result) {
                   balance_text(result), power_text(result), pulse_text(result), work_index_text(result));
   if (const auto seconds = value_at<double>(member(result, "test_summary"), "actual_duration_seconds"))
     text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));
-  return text;
+  return text + actions_text(result);
 }
 
 }  // namespace

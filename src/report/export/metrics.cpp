@@ -157,6 +157,14 @@ void add_counts(Exposition& all, const Json& result) {
     all.add(field.metric, field.help, number(member(member(result, "verified_work"), field.key)));
 }
 
+void add_nodes(Exposition& all, const Json& result) {
+  for (const Json& node : member(result, "nodes"))
+    all.add("node_action", "A node's verdict and the recommended action; always 1.", 1,
+            {{"hostname", text_at(node, "hostname")},
+             {"verdict", text_at(node, "verdict")},
+             {"action", text_at(member(node, "action"), "name")}});
+}
+
 void add_shares(Exposition& all, const Json& result) {
   for (const auto& [kind, share] : member(result, "verified_share").items())
     all.add("run_verified_share", "Share of the work of a kind whose results were verified.", number(share),
@@ -226,6 +234,7 @@ std::string prometheus_text(const Json& result) {
   add_verdict(all, result);
   add_counts(all, result);
   add_shares(all, result);
+  add_nodes(all, result);
   std::map<int, double> faults = faults_by_rank(result);
   for (const Json& entry : member(result, "ranks")) add_rank(all, result, entry, faults);
   return all.text();

@@ -133,6 +133,15 @@ function namedDevices(result) {
     faults(rank) ? ` (${counted(faults(rank), 'fault')})` : ' (lost)')))];
 }
 
+// The recommended action of each node that needs one.
+function actions(result) {
+  const nodes = listAt(result, 'nodes').filter((node) => !['', 'none'].includes(textAt(node, 'action', 'name')));
+  return nodes.length ? [html('h2', {}, 'What to do'), html('ul', { class: 'named' }, nodes.map((node) => html('li', {},
+    html('b', {}, textAt(node, 'hostname')), `: ${textAt(node, 'action', 'text')}`,
+    numberAt(node, 'action', 'rank') === null ? '' : ` (rank ${at(node, 'action', 'rank')})`,
+    textAt(node, 'action', 'command') ? ['. First: ', html('code', {}, textAt(node, 'action', 'command'))] : '')))] : [];
+}
+
 function tiles(data) {
   const result = data.result, telemetry = entriesAt(result, 'telemetry').map(([, one]) => one);
   const seconds = numberAt(result, 'test_summary', 'actual_duration_seconds');
@@ -158,7 +167,7 @@ function verdictPart(data) {
   const names = [...new Set(ranks.map((rank) => textAt(rank, 'device', 'name')))];
   const place = hosts === 1 ? textAt(result, 'system_info', 'hostname') : `${hosts} hosts`;
   return [verdictHeader(result, `${counted(ranks.length, 'rank')} on ${place}: ${names.join(', ')}`,
-    `${textAt(result, 'system_info', 'started_at')} to ${textAt(result, 'system_info', 'ended_at')} (UTC)`), ...namedDevices(result), tiles(data)];
+    `${textAt(result, 'system_info', 'started_at')} to ${textAt(result, 'system_info', 'ended_at')} (UTC)`), ...namedDevices(result), ...actions(result), tiles(data)];
 }
 
 // "0x02000080 (bits 7, 25)", which distinguishes a stuck bit from a lost line.

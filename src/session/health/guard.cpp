@@ -348,7 +348,7 @@ std::vector<Finding> Guard::judge_shares(double run_seconds) {
         hottest_->limit_c, hottest_->temperature_c));
   for (Throttle& one : throttles_)
     if (one.seconds() > allowed && !std::exchange(one.reported, true))
-      found.push_back(device_.finding("throttle", "clocks throttled",
+      found.push_back(device_.finding("throttle", one.name,
                                       fmt::format("clocks throttled by {} ({}) for {:.1f} s; {}: {}",
                                                   one.meaning, one.name, one.seconds(), policy, one.advice),
                                       allowed, one.seconds()));

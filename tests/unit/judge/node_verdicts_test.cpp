@@ -134,6 +134,83 @@ TEST(NodeVerdicts, ARunWithInjectedFaultsDrainsNoNode) {
   EXPECT_EQ(verdicts_of(selftest), (Verdicts{"unknown", "injected", "unknown"}));
 }
 
+/// The names of the nodes' actions.
+std::vector<std::string> actions_of(const Json& result) {
+  std::vector<std::string> names;
+  for (const Json& node : node_verdicts(result, true)) names.push_back(node["action"]["name"]);
+  return names;
+}
+
+TEST(NodeVerdicts, TheMostSevereEvidenceOfANodeIsItsAction) {
+  Json result = result_of("fault");
+  result["faults"].push_back(fault(2, {}));
+  EXPECT_EQ(actions_of(result), (Verdicts{"none", "reset-gpu", "none"}));
+  EXPECT_EQ(node_verdicts(result, true)[1]["action"]["rank"], 2);
+  EXPECT_EQ(node_verdicts(result, true)[1]["action"]["command"], "nvidia-smi -q -d ECC,ROW_REMAPPER");
+  result["findings"] = {{{"rank", 3}, {"kind", "temperature"}, {"text", "hot"}},
+                        {{"rank", 1}, {"kind", "temperature"}, {"text", "hot"}}};
+  EXPECT_EQ(actions_of(result), (Verdicts{"check-cooling", "reset-gpu", "none"}));
+  result["findings"].push_back(
+      {{"rank", 3}, {"kind", "remap"}, {"where", "a row of memory could not be remapped"}, {"text", "bad"}});
+  EXPECT_EQ(actions_of(result), (Verdicts{"check-cooling", "replace-gpu", "none"}));
+  EXPECT_EQ(node_verdicts(result, true)[1]["action"]["rank"], 3);
+}
+
+TEST(NodeVerdicts, TheActionOfAFaultFollowsItsKindAndBlame) {
+  const auto action = [](const char* kind, const char* where, std::vector<int> suspects = {}) {
+    Json result = result_of("fault");
+    result["faults"] = {{{"rank", 2},
+                         {"step", 7},
+                         {"kind", kind},
+                         {"where", where},
+                         {"actual", where},
+                         {"suspects", suspects}}};
+    return actions_of(result)[1];
+  };
+  EXPECT_EQ(action("xid", "79"), "reboot-node");
+  EXPECT_EQ(action("xid", "74"), "reseat");
+  EXPECT_EQ(action("xid", "64"), "replace-gpu");
+  EXPECT_EQ(action("xid", "95"), "reset-gpu");
+  EXPECT_EQ(action("file-torn", "block 3"), "replace-drive");
+  EXPECT_EQ(action("replay", "layer 3"), "isolate-gpu");
+  EXPECT_EQ(action("replay", "layer 3", {1, 2}), "run-longer");
+  EXPECT_EQ(action("collective", "all-gather"), "reseat");
+  EXPECT_EQ(action("collective", "all-gather", {1, 2}), "test-links");
+  EXPECT_EQ(action("a kind of a later version", ""), "isolate-gpu");
+}
+
+TEST(NodeVerdicts, LostAndUnknownNodesHaveAnAction) {
+  Json result = result_of("incomplete");
+  result["losses"].push_back({{"rank", 2}, {"how", "vanished"}});
+  EXPECT_EQ(actions_of(result), (Verdicts{"run-longer", "check-node", "run-longer"}));
+}
+
+TEST(NodeVerdicts, InjectedFaultsRecommendNothing) {
+  Json result = result_of("fault");
+  result["injected"] = true;
+  result["faults"] = {fault(2, {})};
+  result["losses"].push_back({{"rank", 0}, {"how", "vanished"}});
+  EXPECT_EQ(actions_of(result), (Verdicts{"none", "none", "none"}));
+  const std::string text = node_list_text(node_verdicts(result, true));
+  EXPECT_EQ(text.find("action"), std::string::npos);
+  EXPECT_EQ(text.find("kubectl"), std::string::npos);
+}
+
+TEST(NodeVerdicts, AFailedNodeOutsideSlurmIsCordoned) {
+  Json result = result_of("fault");
+  result["faults"] = {fault(2, {})};
+  const std::string text = node_list_text(node_verdicts(result, true));
+  EXPECT_NE(text.find("fail b.site rank 2, step 7: memory fault; action: reset-gpu\n"), std::string::npos)
+      << text;
+  EXPECT_NE(
+      text.find("\nkubectl cordon \"$(kubectl get pod 'b.site' -o jsonpath={.spec.nodeName} 2>/dev/null || "
+                "echo 'b.site')\"\n"),
+      std::string::npos)
+      << text;
+  result["ranks"][2]["slurm_node"] = result["ranks"][3]["slurm_node"] = "b";
+  EXPECT_EQ(node_list_text(node_verdicts(result, true)).find("kubectl"), std::string::npos);
+}
+
 /// The name in the drain line of a failed node.
 std::string drained(const char* hostname, const Json& slurm_node = nullptr) {
   const std::string text = node_list_text(Json::array(
@@ -168,18 +245,24 @@ TEST(NodeVerdicts, ContainersThatShareAHostNameAreTheirSlurmNodes) {
 TEST(NodeVerdicts, TheListDrainsThoseThatFailed) {
   Json result = result_of("fault");
   for (const int rank : {2, 2, 3, 3, 4}) result["faults"].push_back(fault(rank, {}));
-  EXPECT_EQ(node_list_text(node_verdicts(result, true)),
-            "pass a.site\n"
-            "fail b.site rank 2, step 7: memory fault; rank 2, step 7: memory fault; rank 3, step 7: memory "
-            "fault; and 1 "
-            "more\n"
-            "fail it's; rm rank 4, step 7: memory fault\n"
-            "scontrol update NodeName='b' State=DRAIN Reason='extreme_gpu_trainer: rank 2, step 7: memory "
-            "fault; rank 2, "
-            "step 7: memory fault; rank 3, step 7: memory fault; and 1 more'\n"
-            "scontrol update NodeName='it'\\''s; rm' State=DRAIN Reason='extreme_gpu_trainer: rank 4, step "
-            "7: memory "
-            "fault'\n");
+  for (int rank = 0; rank < 5; ++rank)
+    result["ranks"][static_cast<std::size_t>(rank)]["slurm_node"] = fmt::format("n{}", rank / 2);
+  result["findings"] = {{{"rank", 3}, {"kind", "power"}, {"text", "low"}},
+                        {{"rank", 3}, {"kind", "power"}, {"text", "lower"}}};
+  const std::string b = "rank 2, step 7: memory fault (2 times); rank 3, step 7: memory fault (2 times)",
+                    c = "rank 4, step 7: memory fault";
+  const std::string text = node_list_text(node_verdicts(result, true));
+  EXPECT_NE(text.find(fmt::format("fail b.site {}; ", b)), std::string::npos) << text;
+  EXPECT_NE(text.find("; and 1 more; action: reset-gpu\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(fmt::format("fail it's; rm {}; action: reset-gpu\n", c)), std::string::npos) << text;
+  EXPECT_NE(
+      text.find(fmt::format("scontrol update NodeName='n1' State=DRAIN Reason='extreme_gpu_trainer: {}", b)),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find(fmt::format(
+                "scontrol update NodeName='n2' State=DRAIN Reason='extreme_gpu_trainer: {}'\n", c)),
+            std::string::npos)
+      << text;
 }
 
 }  // namespace

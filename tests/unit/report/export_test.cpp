@@ -234,6 +234,12 @@ TEST(Metrics, AreInBaseUnitsAndLeaveOutWhatWasNotMeasured) {
     EXPECT_THAT(text, Not(HasSubstr(none)));
 }
 
+TEST(Metrics, HaveTheActionOfEachNode) {
+  const std::string text = prometheus_text(exported(good_run(2)));
+  EXPECT_EQ(times(text, "egt_node_action{hostname=\"node1\",verdict=\"pass\",action=\"none\"} 1\n"), 1)
+      << text;
+}
+
 TEST(Metrics, HaveEverySampledMetric) {
   Json result = exported(good_run(1));
   for (const SampledMetric& metric : sampled_metrics) result["telemetry"]["0"][metric.key] = {{"last", 60.5}};
