@@ -5,6 +5,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -13,8 +14,11 @@
 
 #include "device/host/host_device.hpp"
 #include "device/host/onednn/host_dnn.hpp"
+#include "device/nvml/nvml_inventory.hpp"
 #include "device/nvml/nvml_sensor.hpp"
 #include "device/system/host_sensor.hpp"
+#include "device/system/network_ports.hpp"
+#include "egt/core/json_access.hpp"
 #include "egt/core/system_files.hpp"
 #include "egt/core/units.hpp"
 #include "egt/ranks/agreement.hpp"
@@ -175,12 +179,35 @@ std::string untested_gpus(int visible, const RankPlace& place, const std::filesy
   if (visible > 1 && visible > place.local_size)
     return text(static_cast<std::size_t>(visible),
                 fmt::format("start with mpirun -np {} or scripts/run.sh", visible));
-  const char* const container = std::getenv("NVIDIA_VISIBLE_DEVICES");
-  const bool are_chosen =
-      std::getenv("CUDA_VISIBLE_DEVICES") || (container && std::string_view(container) != "all");
-  if (there > static_cast<std::size_t>(place.local_size) && !are_chosen)
-    return text(there, "CUDA does not list the others: see dmesg and nvidia-smi");
   return {};
+}
+
+Json read_inventory(const std::string& hostname, const std::filesystem::path& root, const char* nvml) {
+  auto found = nvml_inventory(nvml);
+  Json inventory = found.ok() ? found.value() : Json{{"driver", nullptr}, {"gpu", Json::array()}};
+  const Json& gpus = inventory["gpu"];
+  const auto is_shown = [&](const PciGpu& one) {  // NVML's domain has eight digits
+    return std::any_of(gpus.begin(), gpus.end(),
+                       [&](const Json& gpu) { return text_at(gpu, "pci").ends_with(one.address); });
+  };
+  Json not_shown = Json::array();
+  std::size_t drives = 0, on_bus = 0;
+  for (const PciGpu& one : nvidia_gpus(root)) {
+    ++on_bus;
+    if (!is_shown(one)) not_shown.push_back(one.address);
+  }
+  for (const auto& drive : entries(root / "sys/block", "nvme")) drives += !drive.empty();
+  // A container may show some GPUs only, while its PCI bus shows all.
+  const char* const container = std::getenv("NVIDIA_VISIBLE_DEVICES");
+  const bool is_known = on_bus > 0 && (!container || std::string_view(container) == "all");
+  inventory.update({{"hostname", hostname},
+                    {"gpus", gpus.size()},
+                    {"gpus_on_bus", is_known ? Json(on_bus) : Json()},
+                    {"not_shown", is_known ? not_shown : Json::array()},
+                    {"network_ports", read_network_ports(root).size()},
+                    {"drives", drives},
+                    {"driver_error", found.ok() ? Json() : Json(found.status().what())}});
+  return inventory;
 }
 
 Result<int> visible_gpus() {

@@ -37,6 +37,10 @@ std::string unusable_gpus(const std::filesystem::path& root, const std::string& 
 /// else empty. `visible`: CUDA devices of a rank, 0 on the host backend.
 std::string untested_gpus(int visible, const RankPlace& place, const std::filesystem::path& root);
 
+/// This node as check_inventory needs it. Without a driver, it has no GPU. `root`: file system to read.
+Json read_inventory(const std::string& hostname, const std::filesystem::path& root = "/",
+                    const char* nvml = "libnvidia-ml.so.1");
+
 /// `unavailable` with --backend cuda if no device responds. Also without --backend host if the node has
 /// unusable GPUs, since a node with broken GPUs must not pass a test of its CPU.
 Result<BackendChoice> choose_backend(const CommonOptions& options);

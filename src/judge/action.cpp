@@ -6,6 +6,7 @@
 
 #include "egt/core/json_access.hpp"
 #include "egt/core/text.hpp"
+#include "judge/expectations.hpp"
 #include "judge/xid.hpp"
 
 namespace egt {
@@ -118,6 +119,8 @@ Action action_of_fault(const Json& fault, bool is_certain) {
 /// A slow link belongs to both of its ends.
 Action action_of_finding(const Json& finding) {
   if (const auto action = action_of_xid(finding)) return *action;
+  if (text_at(finding, "kind") == "expectation")
+    if (const auto action = action_of_expectation(text_at(finding, "where"))) return *action;
   return action_of(finding_rows, finding, member(finding, "ranks").size() < 2);
 }
 

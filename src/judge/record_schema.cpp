@@ -56,6 +56,7 @@ Json to_json(const StartBody& body) {
           {"run_id", text_or_null(body.run_id)},
           {"part", body.part},
           {"process", body.process},
+          {"inventory", body.inventory},
           {"program_version", program_version()},
           {"journal_schema", journal_schema},
           {"injected", !member(body.options, "inject").empty()}};

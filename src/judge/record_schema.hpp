@@ -39,9 +39,10 @@ struct StartBody {
   std::int64_t global_batch = 0;
   std::vector<Precision> precisions;
   std::string no_telemetry;  ///< why the device is not monitored; empty: it is monitored
-  std::string run_id;  ///< the same on all ranks and in all parts of a run; empty: from an earlier version
-  int part = 0;        ///< number of this part of the run: 0, plus 1 per resume
-  int process = 0;     ///< process id on its node
+  std::string run_id;   ///< the same on all ranks and in all parts of a run; empty: from an earlier version
+  int part = 0;         ///< number of this part of the run: 0, plus 1 per resume
+  int process = 0;      ///< process id on its node
+  Json inventory = {};  ///< of its node before the run, on local rank 0; null: not read
 };
 Json to_json(const StartBody& body);
 

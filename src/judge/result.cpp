@@ -149,6 +149,8 @@ std::vector<std::pair<std::string, std::string>> not_run_by(const RankRecords& r
   for (const Json& part : member(rank.last_body(), "parts"))
     for (const Json& one : member(member(part, "figures"), "not_run"))
       all.emplace_back(text_at(one, "check"), text_at(one, "reason"));
+  for (const Json& one : member(rank.last_body(), "not_run"))
+    all.emplace_back(text_at(one, "check"), text_at(one, "reason"));
   const Json& counters = member(rank.last_body(), "counters");
   const auto is_missing = [&](const char* name) {
     return counters.is_object() && member(member(counters, name), "after").is_null();
@@ -183,6 +185,14 @@ Json checks_not_run(const ByRank& ranks) {
       add(one, nullptr);
     else
       for (const int number : by_check[one]) add(one, number);
+  return all;
+}
+
+/// What each node had before the run, with its deviations.
+Json inventories(const ByRank& ranks) {
+  Json all = Json::array();
+  for (const auto& [number, rank] : ranks)
+    if (const Json& one = member(rank.start_body(), "inventory"); one.is_object()) all.push_back(one);
   return all;
 }
 
@@ -425,6 +435,7 @@ Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
                  {"findings", entries_of(findings_of(records), ranks)},
                  {"restarts", entries_of(restarts_of(records), ranks)},
                  {"parts_of_run", parts_of_run(parts)},
+                 {"inventory", inventories(ranks)},
                  {"injected", !verdict.injections.empty()},
                  {"injections", verdict.injections},
                  {"counters", per_rank(ranks, "counters")},

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "judge/expectations.hpp"
 #include "judge/load_report.hpp"
 #include "judge/record_schema.hpp"
 #include "model/mlp_trainer.hpp"
@@ -77,9 +78,18 @@ Status Session::run(const SessionPlan& plan) {
                                 : failure_telemetry_s);
   failure = report_device_error(failure);  // a background thread may have been the first to detect it
   // A truncated journal means missing evidence, which is reported like any other failure.
-  records_.emit(RecordKind::end, retired_ - 1,
-                end_body(plan, failure.ok() ? route_.journal_failure() : failure));
+  Json end = end_body(plan, failure.ok() ? route_.journal_failure() : failure);
+  if (failure.ok() && !ending.hurry && !plan.expected.empty()) check_expected(plan.expected, end);
+  records_.emit(RecordKind::end, retired_ - 1, std::move(end));
   return failure;
+}
+
+/// Rank 0 reports what no rank measured: it has the values that belong to all ranks.
+void Session::check_expected(const Json& expected, Json& end) {
+  Json not_run = Json::array();
+  for (const Deviation& one : check_under_load(expected, end, not_run))
+    records_.emit(monitored_.finding("expectation", one.key, one.text, one.expected, one.actual));
+  if (monitored_.rank == 0) end["not_run"] = std::move(not_run);
 }
 
 Status Session::run_steps(const SessionPlan& plan) {

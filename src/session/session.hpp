@@ -27,6 +27,7 @@ struct SessionPlan {
   std::function<void(std::int64_t)> before_step;
   /// Called after all workloads have finished without a failure or a request to stop, before the end record.
   std::function<void()> before_end = {};
+  Json expected = {};  ///< of the values under load, see judge/expectations.hpp; empty: none
 };
 
 /// Recovery after ranks lost communication. Called by the main thread.
@@ -86,6 +87,7 @@ class Session {
   void report_progress();
   Json body() const;
   Json end_body(const SessionPlan& plan, const Status& failure) const;
+  void check_expected(const Json& expected, Json& end);
 
   const MonitoredDevice monitored_;
   const Device& device_;

@@ -32,6 +32,8 @@
 ///   .old_crc, .old_replay, .old_recovery: all links; nvlink.3.crc: one link
 ///   nvlink.version, .remote_type: all links, or one; nvlink.remote_bus: remote PCI id 00000000:XX:00.0
 ///   p2p_nvlink N: NVLink status between this GPU and a second one, PCI 00000000:2a:00.0, if present
+///   gpus N: GPUs by index, PCI 00000000:1X:00.0, UUID GPU-X; gpu.X.KEY: the key for one of them
+///   ecc mig persistence fabric processes: settings, nvmlGpuFabricState_t and number of processes
 ///   field.ID: a 32-bit field value; events 1: Xid events are supported; xid N: an Xid event
 ///   fail.KEY CODE: this call fails; all CODE: every device call fails (15: the GPU is lost)
 ///   stall SECONDS: duration of every device call; init CODE: nvmlInit fails
@@ -44,6 +46,7 @@ using egt::nvml::invalid_argument;
 using egt::nvml::not_supported;
 constexpr Code not_found = 6;
 int gpu, other_gpu, events;
+int node_gpus[16];  // by index
 
 struct Line {
   double at = 0;
@@ -104,9 +107,16 @@ Script& script() {
   return one;
 }
 
+/// The index of a device that was asked for by index, else -1.
+long index_of(void* device) {
+  for (int& one : node_gpus)
+    if (&one == device) return &one - node_gpus;
+  return -1;
+}
+
 /// Common prologue of every call to the device.
 Code enter(void* device) {
-  if (device != &gpu) return invalid_argument;
+  if (device != &gpu && index_of(device) < 0) return invalid_argument;
   std::this_thread::sleep_for(std::chrono::duration<double>(script().value("stall").value_or(0)));
   return static_cast<Code>(script().value("all").value_or(egt::nvml::success));
 }
@@ -116,7 +126,8 @@ template <typename T>
 Code answer(void* device, T* out, const std::string& key, double factor = 1) {
   if (const Code code = enter(device); code != egt::nvml::success) return code;
   if (const auto code = script().value("fail." + key)) return static_cast<Code>(*code);
-  const auto value = script().value(key);
+  auto value = script().value("gpu." + std::to_string(index_of(device)) + "." + key);
+  if (!value) value = script().value(key);
   if (!value) return not_supported;
   *out = static_cast<T>(std::llround(*value * factor));
   return egt::nvml::success;
@@ -200,6 +211,54 @@ Code nvmlSystemGetDriverVersion(char* text, unsigned length) {
   std::snprintf(text, length, "580.1");
   return egt::nvml::success;
 }
+Code nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = static_cast<unsigned>(script().value("gpus").value_or(1));
+  return egt::nvml::success;
+}
+Code nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+  if (index >= std::size(node_gpus)) return invalid_argument;
+  if (const auto code = script().value("gpu." + std::to_string(index) + ".fail"))
+    return static_cast<Code>(*code);
+  *device = node_gpus + index;
+  return egt::nvml::success;
+}
+Code nvmlDeviceGetName(void* device, char* text, unsigned length) {
+  std::snprintf(text, length, "NVIDIA H200");
+  return enter(device);
+}
+Code nvmlDeviceGetUUID(void* device, char* text, unsigned length) {
+  std::snprintf(text, length, "GPU-%ld", index_of(device));
+  return enter(device);
+}
+Code nvmlDeviceGetSerial(void* device, char* text, unsigned length) {
+  std::snprintf(text, length, "165%ld", index_of(device));
+  return enter(device);
+}
+Code nvmlDeviceGetVbiosVersion(void* device, char* text, unsigned length) {
+  std::snprintf(text, length, "96.00.A5.00.01");
+  return enter(device);
+}
+Code nvmlDeviceGetEccMode(void* device, unsigned* current, unsigned* pending) {
+  const Code code = answer(device, current, "ecc");
+  *pending = *current;
+  return code;
+}
+Code nvmlDeviceGetMigMode(void* device, unsigned* current, unsigned* pending) {
+  const Code code = answer(device, current, "mig");
+  *pending = *current;
+  return code;
+}
+Code nvmlDeviceGetPersistenceMode(void* device, unsigned* out) {
+  return answer(device, out, "persistence");
+}
+Code nvmlDeviceGetGpuFabricInfo(void* device, egt::nvml::FabricInfo* out) {
+  return answer(device, &out->state, "fabric");
+}
+/// Without room for the list, the driver returns NVML_ERROR_INSUFFICIENT_SIZE if there is a process.
+Code nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, void*) {
+  const Code code = answer(device, count, "processes");
+  return code == egt::nvml::success && *count > 0 ? egt::nvml::insufficient_size : code;
+}
 Code nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** device) {
   if (std::strcmp(id, "00000000:2a:00.0") == 0 && script().value("p2p_nvlink")) {
     *device = &other_gpu;
@@ -212,7 +271,7 @@ Code nvmlDeviceGetHandleByUUID(const char* id, void** device) {
 }
 Code nvmlDeviceGetPciInfo_v3(void* device, egt::nvml::PciInfo* out) {
   out->domain = 0;
-  out->bus = 0x18;
+  out->bus = index_of(device) < 0 ? 0x18 : 0x10 + static_cast<unsigned>(index_of(device));
   out->device = 0;
   return enter(device);
 }

@@ -3,8 +3,13 @@
 #include <cstdio>
 
 #include "command/commands.hpp"
+#include "command/options/presets.hpp"
 #include "command/platform.hpp"
+#include "egt/core/file_io.hpp"
+#include "egt/core/json_access.hpp"
+#include "egt/core/text.hpp"
 #include "egt/ranks/agreement.hpp"
+#include "judge/expectations.hpp"
 #include "report/serve/live_server.hpp"
 
 namespace egt {
@@ -80,6 +85,31 @@ std::string describe_node(Backend wanted, const std::string& hostname, Status& u
   return text;
 }
 
+/// The values under load that presets/expect/ has for this model; null: none.
+Json expected_under_load(const std::string& model) {
+  for (const Preset& node : expected_nodes())
+    if (const auto expected = read_expectations(node.name);
+        expected.ok() &&
+        to_lower(model).find(to_lower(text_at(expected.value(), "model"))) != std::string::npos)
+      return expected.value();
+  return nullptr;
+}
+
+Status write_expectations(const std::string& path, const std::string& hostname) {
+  const Json inventory = read_inventory(hostname);
+  const Json& gpus = member(inventory, "gpu");
+  if (gpus.empty())
+    return {StatusCode::unavailable,
+            fmt::format("--write-expect: {} has no GPU: {}", hostname, text_at(inventory, "driver_error"))};
+  const std::string model = text_at(gpus.front(), "model");
+  const std::string text =
+      fmt::format("# {}, {} x {}: extreme_gpu_trainer --expect FILE\n{}", printable(hostname), gpus.size(),
+                  model, expectations_text(inventory, expected_under_load(model)));
+  EGT_TRY(write_atomically(path, text));
+  fmt::print("{}: what {} has, for --expect\n", printable(path), hostname);
+  return {};
+}
+
 }  // namespace
 
 Result<int> run_devices(const Options& options, MpiSession&, Control& control, Clock::time_point) {
@@ -91,6 +121,8 @@ Result<int> run_devices(const Options& options, MpiSession&, Control& control, C
       control.gather(place.local_rank == 0 ? describe_node(options.common.backend, place.hostname, usable)
                                            : ""));
   for (const std::string& node : nodes) fmt::print("{}", node);
+  if (const std::string& path = options.common.write_expect; !path.empty())
+    EGT_TRY(agree(control, place.rank == 0 ? write_expectations(path, place.hostname) : Status()));
   EGT_TRY(agree(control, usable));
   return 0;
 }

@@ -7,6 +7,7 @@
 #include "command/options/option_table.hpp"
 #include "command/options/presets.hpp"
 #include "egt/core/math/voxel_math.hpp"
+#include "judge/expectations.hpp"
 #include "workload/bench/scaling_plan.hpp"
 #include "workload/links/link_judgement.hpp"
 
@@ -420,6 +421,27 @@ OptionValue serve(std::optional<ServeAddress>& target) {
       [&target] { return target ? Json(target->text()) : Json(); }};
 }
 
+OptionValue expect(RunOptions& run) {
+  return {"FILE",
+          [&run](Text text) -> std::string {
+            const auto expected = read_expectations(std::string(text));
+            if (!expected.ok()) return expected.status().what();
+            run.expect = text;
+            run.expected = expected.value();
+            return {};
+          },
+          [&run] { return run.expect.empty() ? Json() : Json(run.expect); }};
+}
+
+std::string expect_help() {
+  std::vector<std::string> names;
+  for (const Preset& one : expected_nodes()) names.push_back(one.name);
+  return fmt::format(
+      "what a healthy node has\nA TOML file, or one of {}. A node that differs ends with exit code 3 before "
+      "any load, with 5 under load. Keys:\n{}",
+      fmt::join(names, ", "), expectations_help());
+}
+
 Rules common_rules(CommonOptions& common, RunOptions& run) {
   const OptionValue answered = {"", [](Text) { return std::string(); }};  // handled before any value
   return {
@@ -467,6 +489,9 @@ Rules common_rules(CommonOptions& common, RunOptions& run) {
       {"nodes-file", of_runs | of_report,
        "verdict per node, and lines that drain\nThe lines are for Slurm, one per failed node.",
        text(common.nodes_file, "PATH", "the path of a file"), Scope::config},
+      {"expect", of_runs, expect_help(), expect(run), Scope::config},
+      {"write-expect", of_devices, "write a file for --expect\nIt has the values of rank 0's node.",
+       text(common.write_expect, "PATH", "the path of a file"), Scope::config},
       {"serve", of_injections,
        "serve the live page, /metrics and /healthz\nOn rank 0 at http://127.0.0.1:PORT/. An address that "
        "other hosts reach needs EGT_SERVE_TOKEN.",

@@ -14,6 +14,7 @@
 #include "command/options/option_table.hpp"
 #include "command/options/presets.hpp"
 #include "egt/core/text.hpp"
+#include "judge/expectations.hpp"
 #include "workload/collective/collective_judgement.hpp"
 
 namespace egt {
@@ -116,15 +117,15 @@ Status take_command(const Rules& rules, const std::vector<std::string>& rest, Op
 }
 
 /// Reads a file or a pipe (such as the shell's `<(..)`), without the byte order mark of some editors.
-Result<std::string> read_text(const std::string& path) {
+Result<std::string> read_text(const std::string& path, std::string_view option = "config") {
   std::ifstream file(path, std::ios::binary);
   std::string text(largest_config + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file && !file.eof())
-    return wrong(fmt::format("--config {}: cannot be read; name a readable TOML file", printable(path)));
+    return wrong(fmt::format("--{} {}: cannot be read; name a readable TOML file", option, printable(path)));
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > largest_config || text.find('\0') != std::string::npos)
-    return wrong(fmt::format("--config {}: is no TOML file", printable(path)));
+    return wrong(fmt::format("--{} {}: is no TOML file", option, printable(path)));
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
   if (text.starts_with(byte_order_mark)) text.erase(0, byte_order_mark.size());
   return text;
@@ -342,6 +343,32 @@ Status apply_all(const Rules& rules, const GivenByName& given, Options& options)
 }
 
 }  // namespace
+
+Result<Json> read_expectations(const std::string& name) {
+  const auto& known = expected_nodes();
+  const auto node =
+      std::find_if(known.begin(), known.end(), [&](auto& one) { return one.name == to_lower(name); });
+  std::string text = node != known.end() ? node->text : std::string();
+  if (text.empty()) {
+    EGT_TRY_ASSIGN(text, read_text(name, "expect"));
+  }
+  std::istringstream stream(text);
+  std::vector<CLI::ConfigItem> items;
+  try {
+    items = CLI::ConfigTOML().from_config(stream);
+  } catch (const CLI::Error&) {
+    return wrong("is no TOML; write lines such as nvlinks = 18");
+  }
+  Json expected = Json::object();
+  for (const CLI::ConfigItem& item : items) {
+    if (!item.parents.empty()) return wrong("has a section; write the keys without sections");
+    if (expected.contains(item.name)) return wrong(fmt::format("{}: given twice; give it once", item.name));
+    const std::string why = add_expectation(expected, item.name, CLI::detail::join(item.inputs, ","));
+    if (!why.empty()) return wrong(why);
+  }
+  if (expected.empty()) return wrong("expects nothing; devices --write-expect FILE writes such a file");
+  return expected;
+}
 
 Result<Options> parse_options(int argc, const char* const* argv, const std::string& version,
                               std::size_t columns) {

@@ -37,8 +37,9 @@ struct CommonOptions {
   std::string config;  ///< file with further options; empty: none
   std::string preset;  ///< defaults that all other sources override; empty: none
   bool print_config = false;
-  std::string log_file;    ///< empty: none
-  std::string nodes_file;  ///< empty: none
+  std::string log_file;      ///< empty: none
+  std::string nodes_file;    ///< empty: none
+  std::string write_expect;  ///< file that devices writes; empty: none
   LogLevel log_level = LogLevel::info;
 };
 
@@ -63,6 +64,8 @@ struct RunOptions {
   WatchOptions watch;
   std::vector<Injection> injections;  ///< injected faults of all ranks
   std::optional<ServeAddress> serve;  ///< address of rank 0's live page; unset: none
+  std::string expect;                 ///< file or name of expectations; empty: none
+  Json expected = Json::object();     ///< its values, see judge/expectations.hpp
 };
 
 struct CompareOptions {
@@ -122,6 +125,10 @@ void apply_load(Options& options);
 /// Every effective value by long name, for the result and for comparing ranks. Equal dumps mean equal
 /// options.
 Json effective_options(const Options& options);
+
+/// The expectations of an --expect file, or of a node in presets/expect/ by its name. The error does not name
+/// the option.
+Result<Json> read_expectations(const std::string& name);
 
 /// The effective options as a TOML file for --config. A default that depends on an unspecified device is a
 /// comment. invalid_argument: TOML cannot represent a value.

@@ -16,5 +16,7 @@ struct Preset {
 
 /// All presets, by name.
 const std::vector<Preset>& presets();
+/// The files in presets/expect/ for --expect: what a node with these GPUs has.
+const std::vector<Preset>& expected_nodes();
 
 }  // namespace egt

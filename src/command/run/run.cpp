@@ -17,6 +17,7 @@
 #include "egt/core/process_limits.hpp"
 #include "egt/core/wait.hpp"
 #include "egt/ranks/agreement.hpp"
+#include "judge/expectations.hpp"
 #include "judge/version.hpp"
 #include "report/console/console_style.hpp"
 #include "workload/file/file_claim.hpp"
@@ -142,6 +143,7 @@ Status Run::open_platform() {
   EGT_TRY(agree_on_options());
   injector_ =
       std::make_unique<Injector>(options_.run.injections, control_.place(), records_, purpose_.gate());
+  EGT_TRY(check_node(backend));
   auto device = open_device(backend, options_.common, control_.place());
   device_opened_ = device.status();
   EGT_TRY(agree(control_, device_opened_));
@@ -170,6 +172,28 @@ Status Run::open_platform() {
     records_.warning(mpi_.warning());
   if (!platform_.sensor) records_.warning(fmt::format("no telemetry: {}", platform_.sensor_note));
   return {};
+}
+
+/// Compares the inventory of each node with --expect, before a device is opened: contexts of this program
+/// would count as other processes. Collective.
+Status Run::check_node(Backend backend) {
+  std::string violations, warnings;
+  const RankPlace& place = control_.place();
+  if (place.local_rank == 0 && (backend == Backend::cuda || !options_.run.expected.empty())) {
+    inventory_ = read_inventory(place.hostname);
+    inventory_["deviations"] = Json::array();
+    for (const Deviation& one : check_inventory(options_.run.expected, inventory_)) {
+      const std::string line = fmt::format("{}: {}", place.hostname, one.text);
+      (one.is_usual ? warnings : violations) += "\n  " + line;
+      inventory_["deviations"].push_back(one.text);
+      if (one.is_usual) records_.warning(line);
+    }
+  }
+  EGT_TRY_ASSIGN(const auto found, control_.gather(violations.empty() ? "" : violations + warnings));
+  std::string all;
+  for (const std::string& one : found) all += one;
+  return all.empty() ? Status()
+                     : Status(StatusCode::unavailable, "the node is not as --expect states:" + all);
 }
 
 /// Wraps the device on ranks with a planned device injection. Those for step 0 may act before the first step.
@@ -370,6 +394,7 @@ StartBody Run::start_body() const {
   body.options = effective_options(options_);
   body.host_defaults = options_.host_defaults;
   if (!platform_.sensor) body.no_telemetry = platform_.sensor_note;
+  body.inventory = inventory_;
   body.run_id = run_id_;
   body.part = options_.resumed.part;
   body.process = ::getpid();
@@ -491,6 +516,7 @@ Result<int> Run::run() {
   SessionPlan plan = purpose_.plan(options_);
   plan.is_interrupted = stopped_early_;
   plan.before_step = [this](std::int64_t step) { stalls_->strike(step); };
+  plan.expected = options_.run.expected;
   plan.before_end = [this] {
     constexpr double max_seconds = 10;
     repeat_for_peer(*environment_, max_seconds, [] { return StopSignal::received() != 0; });

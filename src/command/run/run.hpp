@@ -121,6 +121,7 @@ class Run {
   Status report_failed_start(const Status& own);
   MonitoredDevice monitored_device() const;
   Status open_platform();
+  Status check_node(Backend backend);
   std::unique_ptr<Device> with_injections(std::unique_ptr<Device> device);
   Status choose_options(const BackendChoice& choice);
   void leave_nothing_behind(bool all_answer);
@@ -181,6 +182,7 @@ class Run {
   Session::Workloads workloads_;
   RunDirectory directory_;
   std::string run_id_;
+  Json inventory_;                        ///< of this node, on local rank 0; null: not read
   std::vector<std::string> directories_;  // of all ranks, see find_run_directories
   std::unique_ptr<StopFile> stop_file_;   // on one rank of each node
   bool stopped_early_ = false;            // before any work; the same on all ranks

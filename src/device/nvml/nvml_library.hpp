@@ -18,6 +18,7 @@ constexpr Code success = 0;
 constexpr Code invalid_argument = 2;
 constexpr Code not_supported = 3;
 constexpr Code no_permission = 4;
+constexpr Code insufficient_size = 7;
 constexpr Code no_event = 10;  ///< NVML_ERROR_TIMEOUT
 constexpr Code gpu_is_lost = 15;
 constexpr Code reset_required = 16;
@@ -70,6 +71,14 @@ struct RowRemapperHistogram {
   unsigned banks[5];  ///< with all, most, some, few and no spare rows
 };
 static_assert(sizeof(RowRemapperHistogram) == 20);
+
+struct FabricInfo {
+  unsigned char cluster[16];
+  Code status;
+  unsigned clique;
+  unsigned char state;  ///< nvmlGpuFabricState_t: 0 not supported, 1 not started, 2 in progress, 3 completed
+};
+static_assert(sizeof(FabricInfo) == 28);
 
 struct EventData {
   DeviceHandle device;
@@ -141,6 +150,18 @@ class Library {
 
   Function<const char*, DeviceHandle*> handle_by_pci = find("nvmlDeviceGetHandleByPciBusId_v2");
   Function<const char*, DeviceHandle*> handle_by_uuid = find("nvmlDeviceGetHandleByUUID");
+  Function<unsigned*> count = find("nvmlDeviceGetCount_v2");
+  Function<unsigned, DeviceHandle*> handle_by_index = find("nvmlDeviceGetHandleByIndex_v2");
+  using GetText = Function<DeviceHandle, char*, unsigned>;
+  GetText name = find("nvmlDeviceGetName"), uuid = find("nvmlDeviceGetUUID"),
+          serial = find("nvmlDeviceGetSerial"), vbios = find("nvmlDeviceGetVbiosVersion");
+  /// current, pending
+  Function<DeviceHandle, unsigned*, unsigned*> ecc_mode = find("nvmlDeviceGetEccMode"),
+                                               mig_mode = find("nvmlDeviceGetMigMode");
+  Get<unsigned> persistence = find("nvmlDeviceGetPersistenceMode");
+  Get<FabricInfo> fabric = find("nvmlDeviceGetGpuFabricInfo");
+  /// count, list
+  Function<DeviceHandle, unsigned*, void*> processes = find("nvmlDeviceGetComputeRunningProcesses_v3");
   Function<char*, unsigned> driver_version = find("nvmlSystemGetDriverVersion");
   Get<Utilization> utilization = find("nvmlDeviceGetUtilizationRates");
   Get<Memory> memory = find("nvmlDeviceGetMemoryInfo");

@@ -3,9 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <set>
 
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
 #include "egt/core/system_files.hpp"
+#include "judge/expectations.hpp"
 #include "tests/support/fake_root.hpp"
+#include "tests/support/nvml_script.hpp"
 
 namespace egt {
 namespace {
@@ -86,13 +92,53 @@ TEST_F(PciGpus, ThatNoRankTestsAreCounted) {
   EXPECT_EQ(untested_gpus(0, one, root_.path()), "");
   add("0000:17:00.0", "0x10de", "0x030200", "nvidia");
   add("0000:65:00.0", "0x10de", "0x030200");
-  EXPECT_EQ(untested_gpus(1, one, root_.path()),
-            "1 of 2 GPUs tested on node7; CUDA does not list the others: see dmesg and nvidia-smi");
   EXPECT_EQ(untested_gpus(0, one, root_.path()),
             "0 of 2 GPUs tested on node7; the host backend tests the CPU");
-  ::setenv("CUDA_VISIBLE_DEVICES", "0", 1);  // as set by the user
-  EXPECT_EQ(untested_gpus(1, one, root_.path()), "");
-  ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+/// Seven of eight GPUs respond, and none of them as it should.
+TEST_F(PciGpus, OfABadNodeAreInItsInventory) {
+  ::unsetenv("NVIDIA_VISIBLE_DEVICES");
+  for (int i = 0; i < 8; ++i) add(fmt::format("0000:1{}:00.0", i), "0x10de", "0x030200", "nvidia");
+  root_.write("sys/block/nvme0n1/size", "1");
+  root_.write("sys/block/sda/size", "1");
+  const NvmlScript script(
+      "gpus 7\nlinks 18\nnvlink.up 1\nnvlink.4.up 0\npcie_max_generation 5\npcie_width 8\n"
+      "pcie_max_width 16\nfabric 1\necc 0\nmig 0\npersistence 1\nprocesses 1\ntemperature 40\n"
+      "memory_total 1500000000\nmemory_used 0\n");
+  const Json node = read_inventory("node7", root_.path(), EGT_FAKE_NVML);
+  EXPECT_EQ(node["gpus"], 7);
+  EXPECT_EQ(node["gpus_on_bus"], 8);
+  EXPECT_EQ(node["not_shown"], Json::array({"0000:17:00.0"}));
+  EXPECT_EQ(node["drives"], 1);
+  EXPECT_EQ(node["driver"], "580.1");
+  const Json& gpu = node["gpu"][3];
+  EXPECT_EQ(gpu["nvlinks"], 17);
+  EXPECT_EQ(gpu["nvlinks_of"], 18);
+  EXPECT_EQ(gpu["serial"], "1653");
+  EXPECT_EQ(gpu["memory_gb"], 1.5);
+  EXPECT_EQ(gpu["power_limit_w"], Json());
+  std::set<std::string> keys;
+  for (const Deviation& one : check_inventory(Json::object(), node)) {
+    EXPECT_TRUE(one.is_usual);
+    keys.insert(one.key);
+  }
+  EXPECT_EQ(keys, (std::set<std::string>{"ecc", "fabric", "gpus", "nvlinks", "pcie_width", "processes"}));
+}
+
+TEST_F(PciGpus, ThatAContainerHidesAreNotMissing) {
+  for (const char* address : {"0000:10:00.0", "0000:11:00.0"}) add(address, "0x10de", "0x030200", "nvidia");
+  const NvmlScript script("gpus 1\n");
+  ::setenv("NVIDIA_VISIBLE_DEVICES", "0", 1);
+  EXPECT_TRUE(check_inventory(Json::object(), read_inventory("a", root_.path(), EGT_FAKE_NVML)).empty());
+  ::unsetenv("NVIDIA_VISIBLE_DEVICES");
+  EXPECT_EQ(check_inventory(Json::object(), read_inventory("a", root_.path(), EGT_FAKE_NVML)).size(), 1u);
+}
+
+TEST(Inventory, WithoutADriverHasNoGpu) {
+  const Json node = read_inventory("a", "/nowhere", "/nowhere.so");
+  EXPECT_EQ(node["gpus"], 0);
+  EXPECT_NE(text_at(node, "driver_error").find("no NVML"), std::string::npos);
 }
 
 }  // namespace
