@@ -180,10 +180,9 @@ std::string place_of(const Json& gpu) {
   return place + ": ";
 }
 
-const Json& at_pointer(const Json& json, const std::string& pointer) {
-  static const Json none;
+Json at_pointer(const Json& json, const std::string& pointer) {
   const Json::json_pointer path(pointer);
-  return json.contains(path) ? json.at(path) : none;
+  return json.contains(path) ? json.at(path) : Json();
 }
 
 /// All values of a row in an end record, each with the part that has it.
@@ -196,12 +195,12 @@ std::vector<std::pair<std::string, Json>> measured_values(const ExpectationRow& 
     const std::string name = text_at(part, "name");
     has_load = has_load || name == "load";
     if (colon == std::string::npos || !name.starts_with(detail.substr(0, colon))) continue;
-    const Json& value = at_pointer(member(part, "figures"), detail.substr(colon + 1));
+    const Json value = at_pointer(member(part, "figures"), detail.substr(colon + 1));
     if (value.is_number()) values.emplace_back(name == "load" ? "" : name + ": ", value);
   }
   // Other commands do not load the device all the time.
   if (colon == std::string::npos && has_load)
-    if (const Json& value = at_pointer(end, detail); value.is_number()) values.emplace_back("", value);
+    if (const Json value = at_pointer(end, detail); value.is_number()) values.emplace_back("", value);
   return values;
 }
 
