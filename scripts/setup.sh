@@ -12,7 +12,7 @@ packages=(build-essential cmake ninja-build pkg-config libopenmpi-dev openmpi-bi
 # Without these packages the build omits features, and the program reports which.
 optional=(libdnnl-dev libstb-dev libjs-dygraphs libcpp-httplib-dev)
 # Without these packages some tests are skipped. Their services stay off, because the tests start their own instances.
-for_tests=(munge slurmctld slurmd slurm-client openssh-client openssh-server chromium tmux prometheus python3-yaml man-db zsh fish clang-format)
+for_tests=(munge slurmctld slurmd slurm-client openssh-client openssh-server chromium tmux prometheus python3-yaml python3-jsonschema man-db zsh fish clang-format)
 commands=(c++ cmake ninja pkg-config mpirun mpicxx python3)
 
 say() { echo "setup.sh: $*" >&2; }

@@ -21,6 +21,11 @@ EXTRA_FILES = ["junit.xml", "metrics.prom", "report.html"]
 INCOMPLETE, INTERRUPTED = 4, 6
 RESULT_FILES = [*EXTRA_FILES, "result.json"]
 SCRIPTS = Path(__file__).parents[2] / "scripts"
+try:
+    import jsonschema
+    SCHEMA = jsonschema.Draft202012Validator(json.loads((SCRIPTS.parent / "docs/result.schema.json").read_text()))
+except ImportError:  # package python3-jsonschema
+    SCHEMA = None
 # mpirun removes the common parent of Open MPI's session directories on exit, even while another mpirun creates its own
 # there. Hence each test process and each mpirun of command() has its own temporary directory.
 TMPDIR = tempfile.mkdtemp(prefix="egt_")
@@ -42,6 +47,16 @@ def cpu_seconds():
     """Of all ended descendants that were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def check_schema(result):
+    """Raises an error if the schema refuses the result."""
+    if SCHEMA:
+        SCHEMA.validate(result)
+
+
+def refuse_constant(name):
+    raise ValueError(f"{name} is not JSON")
 
 
 def cases_of(tests):
@@ -116,7 +131,9 @@ class ProgramTest(unittest.TestCase):
         return sorted(f"run/{name}" for name in RESULT_FILES + [f"journal.rank{rank}.jsonl" for rank in range(ranks)])
 
     def result(self, directory="run"):
-        return json.loads((self.folder / directory / "result.json").read_text())
+        result = json.loads((self.folder / directory / "result.json").read_text(), parse_constant=refuse_constant)
+        check_schema(result)
+        return result
 
     def check_interrupted(self, directory="run"):
         """Checks a run after a signal to mpirun, which kills its ranks one second later. On a busy machine only journals may remain,
