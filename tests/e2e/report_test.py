@@ -192,6 +192,11 @@ class ResultFiles(Report):
                 self.assertRegex(case.get("time"), r"^\d+\.\d{3}$")
                 self.assertLessEqual(len(case), 1)
                 self.assertTrue(all({"type", "message"} == set(outcome.attrib) for outcome in case))
+                self.assertLessEqual(float(case.get("time")), float(suite.get("time")))
+            failed = [len(case) > 0 for case in cases]
+            self.assertEqual(failed, sorted(failed, reverse=True), "failures come first")
+        failed = [suite.find("testcase")[:] != [] for suite in root]
+        self.assertEqual(failed, sorted(failed, reverse=True))
         for schema in filter(None, os.environ.get("EGT_JUNIT_SCHEMA", "").split(":")):
             done = subprocess.run(["xmllint", "--noout", "--schema", schema, path], capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -252,6 +257,8 @@ class ResultFiles(Report):
         self.assertEqual(failed, [("extreme_gpu_trainer.burn", "verdict", "failure"), ("extreme_gpu_trainer.burn.rank1", "memory", "failure")])
         fault = self.result()["faults"][0]
         for failure in self.junit().iter("failure"):
+            self.assertRegex(failure.get("message"), rf"^CPU \d+, rank 1 on \S+, step \d+: memory fault in {re.escape(fault['where'])}")
+            self.assertTrue(failure.text.startswith("CPU "))
             for piece in ("rank 1 on ", fault["where"], f"expected: {fault['expected']}", f"actual:   {fault['actual']}", f"xor:      {fault['xor']}"):
                 self.assertIn(piece, failure.text)
         host = self.result()["ranks"][1]["hostname"]

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
+#include "report/console/console_text.hpp"
 #include "report/export/result_files.hpp"
 
 namespace egt {
@@ -30,8 +32,11 @@ struct Suite {
   double seconds = 0;
   std::vector<std::pair<std::string, std::string>> properties;
   std::vector<Case> cases;
+
+  bool passed() const { return std::all_of(cases.begin(), cases.end(), is_passed); }
+  static bool is_passed(const Case& test) { return *test.outcome == '\0'; }
 };
-using Suites = std::map<int, Suite>;  // by rank; the run's suite comes first
+using Suites = std::map<int, Suite>;  // by rank; the run's suite comes first. Failures come first in each
 
 std::string value_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : one_line(value);
@@ -55,14 +60,38 @@ std::string reported(const Json& json, std::initializer_list<std::pair<const cha
   return all;
 }
 
-std::string fault_lines(const Json& fault) {
-  return reported(fault, {{"rank", "rank "},
-                          {"hostname", " on "},
-                          {"device_uuid", ", device "},
-                          {"step", ", step "},
-                          {"kind", ": "},
-                          {"where", " fault in "},
-                          {"offset", ", offset "},
+/// "GPU 1, rank 1 on node1, device GPU-c40f": where a fault, finding or loss belongs. If several ranks are
+/// suspected, of each.
+std::string place_text(const Json& result, const Json& evidence) {
+  Json of = member(evidence, "suspects");
+  const Json& rank = member(evidence, "rank");
+  if (!rank.is_null()) of = Json::array({rank});
+  std::string text;
+  for (const Json& one : member(result, "ranks")) {
+    if (std::find(of.begin(), of.end(), member(one, "rank")) == of.end()) continue;
+    text += fmt::format("{}{}, {}", text.empty() ? "" : " or ", device_label({{"identity", one}}, false),
+                        reported(one, {{"rank", "rank "}, {"hostname", " on "}}) +
+                            reported(member(one, "device"), {{"uuid", ", device "}}));
+  }
+  if (!text.empty()) return text;
+  const std::string known =
+      reported(evidence, {{"rank", "rank "}, {"hostname", " on "}, {"device_uuid", ", device "}});
+  return known.empty() ? "a device that is not known" : known;
+}
+
+/// "GPU 1, rank 1 on node1, device GPU-c40f, step 40: memory fault in block 3"
+std::string fault_text(const Json& result, const Json& fault) {
+  return place_text(result, fault) +
+         reported(fault, {{"step", ", step "}, {"kind", ": "}, {"where", " fault in "}});
+}
+
+std::string lost_text(const Json& loss) {
+  return reported(loss, {{"how", "the rank was lost: "}, {"phase", ", in "}, {"step", ", step "}});
+}
+
+std::string fault_lines(const Json& result, const Json& fault) {
+  return fault_text(result, fault) +
+         reported(fault, {{"offset", ", offset "},
                           {"count", ", elements "},
                           {"detector", "\n  found by: "},
                           {"phase", "\n  phase:    "},
@@ -75,9 +104,10 @@ std::string fault_lines(const Json& fault) {
          "\n";
 }
 
-std::string fault_lines(const std::vector<const Json*>& faults) {
+std::string fault_lines(const Json& result, const std::vector<const Json*>& faults) {
   std::string lines;
-  for (std::size_t i = 0; i < std::min(faults.size(), max_faults_told); ++i) lines += fault_lines(*faults[i]);
+  for (std::size_t i = 0; i < std::min(faults.size(), max_faults_told); ++i)
+    lines += fault_lines(result, *faults[i]);
   if (faults.size() > max_faults_told)
     lines += fmt::format("and {}: see result.json\n", counted(faults.size() - max_faults_told, "more fault"));
   return lines;
@@ -105,23 +135,43 @@ std::vector<const Json*> faults_of(const Json& result, const Json& entry) {
   return of_part.empty() ? of_rank : of_part;
 }
 
+bool is_injected(const Json& result) {
+  return value_at<bool>(result, "injected").value_or(false);
+}
+
 /// Whether the run detected a problem, as opposed to being incomplete.
 bool has_findings(const Json& result) {
   const auto code = value_at<int>(result, "exit_code");
   return code == exit_code::fault || code == exit_code::degraded;
 }
 
+double run_seconds(const Json& result) {
+  return value_at<double>(member(result, "test_summary"), "actual_duration_seconds").value_or(0);
+}
+
+/// The parts of burn and verify run concurrently for the whole run. Those of other commands have their own
+/// durations, or none.
+double concurrent_seconds(const Json& result) {
+  const std::string command = text_at(result, "command");
+  return command == "burn" || command == "verify" ? run_seconds(result) : 0;
+}
+
 Case case_of(const Json& result, const Json& entry) {
   Case test{.name = text_at(entry, "test_name"),
-            .seconds = value_at<double>(entry, "duration_seconds").value_or(0)};
+            .seconds = value_at<double>(entry, "duration_seconds").value_or(concurrent_seconds(result))};
   if (value_at<bool>(entry, "success").value_or(false)) return test;
   test.message = text_at(entry, "failure");
   if (test.message.empty()) test.message = "not successful";
+  const bool is_undone = text_at(entry, "undone") == test.message;
+  if (!member(entry, "rank").is_null()) test.message = place_text(result, entry) + ": " + test.message;
   test.text = test.message + "\n";
-  if (has_findings(result) && text_at(entry, "undone") != test.message) {
+  if (has_findings(result) && !is_undone) {
     test.outcome = "failure";
     test.type = "wrong";
-    test.text += fault_lines(faults_of(result, entry));
+    if (const auto faults = faults_of(result, entry); !faults.empty()) {
+      test.message = fault_text(result, *faults.front());
+      test.text = fault_lines(result, faults) + test.text;
+    }
   } else {
     const bool is_interrupted = text_at(result, "verdict") == "interrupted";
     test.outcome = is_interrupted ? "skipped" : "error";
@@ -130,18 +180,32 @@ Case case_of(const Json& result, const Json& entry) {
   return test;
 }
 
-/// The verdict with all reasons and all faults.
+/// What decided the verdict, in one line: its first evidence with the device, else its first reason.
+std::string decisive_text(const Json& result) {
+  const std::string verdict = text_at(result, "verdict");
+  const auto first = [&](const char* list) { return *member(result, list).begin(); };
+  if (const auto faults = faults_of(result); verdict == "fault" && !faults.empty())
+    return fault_text(result, *faults.front());
+  if (verdict == "incomplete" && !member(result, "losses").empty())
+    return place_text(result, first("losses")) + ": " + lost_text(first("losses"));
+  if (verdict == "degraded" && !member(result, "findings").empty())
+    return place_text(result, first("findings")) + ": " + text_at(first("findings"), "text");
+  std::vector<std::string> reasons;
+  for (const Json& reason : member(result, "reasons")) reasons.push_back(value_text(reason));
+  if (is_injected(result) && reasons.size() > 1) return reasons[1];  // the first states the injection
+  return reasons.empty() ? "no reason" : reasons.front();
+}
+
+/// The verdict with all faults and all reasons.
 Case verdict_case(const Json& result) {
-  const Json& seconds = member(result, "test_summary");
-  Case test{.name = "verdict", .seconds = value_at<double>(seconds, "actual_duration_seconds").value_or(0)};
+  Case test{.name = "verdict", .seconds = run_seconds(result)};
   const auto code = value_at<int>(result, "exit_code").value_or(exit_code::incomplete);
   if (code == exit_code::pass) return test;
   test.outcome = has_findings(result) ? "failure" : "error";
   test.type = text_at(result, "verdict");
-  test.message = fmt::format("{} (exit code {})", test.type, code);
-  for (const Json& reason : member(result, "reasons")) test.text += value_text(reason) + "\n";
-  if (!test.text.empty()) test.message += ": " + test.text.substr(0, test.text.find('\n'));
-  test.text += fault_lines(faults_of(result));
+  test.message = fmt::format("{} (verdict {}, exit code {}{})", decisive_text(result), test.type, code,
+                             is_injected(result) ? ", injected" : "");
+  test.text = fault_lines(result, faults_of(result));
   for (const Json& repeat : member(result, "fault_repeats"))
     test.text += "suppressed: " +
                  reported(repeat, {{"kind", ""},
@@ -150,6 +214,7 @@ Case verdict_case(const Json& result) {
                                    {"count", ", times: "},
                                    {"last_time", ", last "}}) +
                  "\n";
+  for (const Json& reason : member(result, "reasons")) test.text += value_text(reason) + "\n";
   return test;
 }
 
@@ -160,8 +225,7 @@ int rank_of(const Json& json) {
 /// Ranks that did not complete the run.
 void add_lost_ranks(Suites& suites, const Json& result) {
   for (const Json& loss : member(result, "losses")) {
-    const std::string what =
-        reported(loss, {{"how", "the rank was lost: "}, {"phase", ", in "}, {"step", ", step "}});
+    const std::string what = place_text(result, loss) + ": " + lost_text(loss);
     suites[rank_of(loss)].cases.push_back({.name = "rank is not lost",
                                            .outcome = "error",
                                            .type = text_at(loss, "how"),
@@ -185,7 +249,6 @@ Suites suites_of(const Json& result) {
                           "injected", "system_info", "options", "verified_work"})
     add_properties(run, key, member(result, key));
   run.cases.push_back(verdict_case(result));
-  run.seconds = run.cases.front().seconds;
   for (const Json& rank : member(result, "ranks")) {
     Suite& suite = suites[rank_of(rank)];
     suite.hostname = text_at(rank, "hostname");
@@ -194,9 +257,11 @@ Suites suites_of(const Json& result) {
   for (const Json& entry : member(result, "results"))
     suites[rank_of(entry)].cases.push_back(case_of(result, entry));
   add_lost_ranks(suites, result);
-  for (auto& [rank, suite] : suites)
-    if (rank != whole_run)
-      for (const Case& test : suite.cases) suite.seconds += test.seconds;
+  for (auto& [rank, suite] : suites) {
+    std::stable_partition(suite.cases.begin(), suite.cases.end(), std::not_fn(Suite::is_passed));
+    for (const Case& test : suite.cases) suite.seconds += test.seconds;
+    suite.seconds = std::min(suite.seconds, run_seconds(result));  // cases may run concurrently
+  }
   return suites;
 }
 
@@ -218,7 +283,7 @@ std::string or_else(const std::string& text, const char* otherwise) {
 std::string case_xml(const Case& test, const std::string& classname) {
   std::string xml = fmt::format(R"(    <testcase name="{}" classname="{}" time="{:.3f}")",
                                 or_else(test.name, "unnamed"), xml_attribute(classname), test.seconds);
-  if (*test.outcome == '\0') return xml + "/>\n";
+  if (Suite::is_passed(test)) return xml + "/>\n";
   return xml + fmt::format(">\n      <{0} type=\"{1}\" message=\"{2}\">{3}</{0}>\n    </testcase>\n",
                            test.outcome, xml_attribute(test.type), xml_attribute(test.message),
                            xml_text(test.text));
@@ -252,13 +317,15 @@ std::string junit_xml(const Json& result) {
   const std::string began = text_at(member(result, "system_info"), "started_at");
   std::string words, xml;
   for (const Json& reason : member(result, "reasons")) words += value_text(reason) + "\n";
+  const Suites suites = suites_of(result);
   int id = 0;
-  for (const auto& [rank, suite] : suites_of(result)) {
-    if (suite.cases.empty()) continue;
-    const bool is_run = rank == whole_run;
-    xml += suite_xml(id++, is_run ? name : fmt::format("{}.rank{}", name, rank), began, is_run ? words : "",
-                     suite);
-  }
+  for (const bool passed : {false, true})
+    for (const auto& [rank, suite] : suites) {
+      if (suite.cases.empty() || suite.passed() != passed) continue;
+      const bool is_run = rank == whole_run;
+      xml += suite_xml(id++, is_run ? name : fmt::format("{}.rank{}", name, rank), began, is_run ? words : "",
+                       suite);
+    }
   return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n" + xml + "</testsuites>\n";
 }
 

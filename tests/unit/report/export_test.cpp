@@ -59,7 +59,9 @@ TEST(Junit, OfAPassHasACaseAnEntryAndOneForTheVerdict) {
   for (const char* name : {"train", "memory"})
     EXPECT_EQ(testcase(xml, "extreme_gpu_trainer.burn.rank1", name),
               "<testcase name=\"" + std::string(name) +
-                  "\" classname=\"extreme_gpu_trainer.burn.rank1\" time=\"0.000\"/>");
+                  "\" classname=\"extreme_gpu_trainer.burn.rank1\" time=\"30.500\"/>")
+        << "parts run concurrently for the whole run";
+  EXPECT_EQ(times(xml, R"(skipped="0" time="30.500">)"), 3);
   EXPECT_EQ(times(xml, "<testcase "), 5);
   EXPECT_EQ(times(xml, "<testsuite "), 3);
   EXPECT_THAT(xml, HasSubstr(R"(<property name="device.uuid" value="GPU-1"/>)"));
@@ -79,12 +81,55 @@ TEST(Junit, OfAFaultTellsItWhereItBelongs) {
          {"<failure type=", "rank 1 on node1, device GPU-1, step 40: memory fault in block 3", "offset 4096",
           "expected: 0x0", "actual:   0x1", "xor:      0x1"})
       EXPECT_THAT(reported, HasSubstr(piece));
+  const std::string first = "GPU 1, rank 1 on node1, device GPU-1, step 40: memory fault in block 3";
   EXPECT_THAT(testcase(xml, "extreme_gpu_trainer.burn", "verdict"),
-              HasSubstr(R"(type="fault" message="fault (exit code 1): rank 1)"));
+              HasSubstr("message=\"" + first + " (verdict fault, exit code 1)\">" + first));
+  EXPECT_THAT(testcase(xml, "extreme_gpu_trainer.burn.rank1", "memory"),
+              HasSubstr("message=\"" + first + "\">" + first));
   EXPECT_EQ(times(xml, "<failure "), 2);
   EXPECT_EQ(times(xml, R"(tests="2" failures="1" errors="0")"), 1);
   result["command"] = "selftest";
   EXPECT_THAT(junit_xml(result), Not(HasSubstr("memory fault in block 3, offset"))) << "it was put in";
+}
+
+TEST(Junit, HasFailuresFirst) {
+  std::vector<Record> records = good_run(3);
+  fail_part_of(records, 2, 1, "1 word was wrong");
+  records.push_back(fault(2));
+  const std::string xml = junit_xml(exported(records));
+  const auto at = [&](const std::string& piece) { return xml.find(piece); };
+  EXPECT_LT(at("<testsuite name=\"extreme_gpu_trainer.burn\" "), at("extreme_gpu_trainer.burn.rank2"));
+  EXPECT_LT(at("extreme_gpu_trainer.burn.rank2"), at("extreme_gpu_trainer.burn.rank0"));
+  EXPECT_LT(at("extreme_gpu_trainer.burn.rank0"), at("extreme_gpu_trainer.burn.rank1"));
+  EXPECT_LT(at(R"(name="memory" classname="extreme_gpu_trainer.burn.rank2")"),
+            at(R"(name="train" classname="extreme_gpu_trainer.burn.rank2")"));
+  EXPECT_THAT(
+      xml,
+      HasSubstr(R"(name="extreme_gpu_trainer.burn.rank2" package="extreme_gpu_trainer.burn.rank2" id="1")"));
+}
+
+TEST(Junit, VerdictStartsWithTheDeviceAndItsEvidence) {
+  std::vector<Record> records = good_run(2);
+  const auto verdict = [&] {
+    return testcase(junit_xml(exported(records)), "extreme_gpu_trainer.burn", "verdict");
+  };
+  records.push_back(finding(1));
+  EXPECT_THAT(verdict(),
+              HasSubstr("message=\"GPU 1, rank 1 on node1, device GPU-1: step time 5.2 % above the "
+                        "median of its peers (verdict degraded, exit code 5)\""));
+  records.push_back(fault(-1));
+  records.back().body["suspects"] = {0, 1};
+  EXPECT_THAT(verdict(),
+              HasSubstr("message=\"GPU 0, rank 0 on node1, device GPU-0 or GPU 1, rank 1 on node1, "
+                        "device GPU-1, step 40: memory fault in block 3 (verdict fault"));
+  records.back().body["suspects"] = Json::array();
+  EXPECT_THAT(verdict(), HasSubstr("message=\"a device that is not known, step 40: memory fault"));
+  Json result = exported(good_run(1));
+  result["injected"] = true;
+  set_verdict(result,
+              {.name = "incomplete", .exit_code = 4, .reasons = {"faults were injected", "not found"}});
+  EXPECT_THAT(junit_xml(result),
+              HasSubstr("message=\"not found (verdict incomplete, exit code 4, injected)\""));
 }
 
 TEST(Junit, TellsEachPartItsOwnFaults) {
@@ -99,13 +144,13 @@ TEST(Junit, TellsEachPartItsOwnFaults) {
   push(1, 43, "train");
   const std::string xml = junit_xml(exported(records)), suite = "extreme_gpu_trainer.burn.rank1";
   EXPECT_THAT(testcase(xml, suite, "memory"), HasSubstr("step 41"));
-  EXPECT_EQ(times(testcase(xml, suite, "memory"), "step "), 1);
+  EXPECT_EQ(times(testcase(xml, suite, "memory"), "found by: "), 1);
   EXPECT_THAT(testcase(xml, suite, "train"), HasSubstr("step 43"));
-  EXPECT_EQ(times(testcase(xml, suite, "train"), "step "), 1);
+  EXPECT_EQ(times(testcase(xml, suite, "train"), "found by: "), 1);
   push(1, 44, nullptr);  // a device's counters belong to no part
   for (const char* part : {"memory", "train"}) {
     const std::string reported = testcase(junit_xml(exported(records)), suite, part);
-    EXPECT_EQ(times(reported, "step "), 2) << part;
+    EXPECT_EQ(times(reported, "found by: "), 2) << part;
     EXPECT_THAT(reported, HasSubstr("step 44")) << part;
   }
 }
@@ -128,17 +173,16 @@ TEST(Junit, WhatWasNotDoneIsAnErrorOrWasSkipped) {
   const std::string suite = "extreme_gpu_trainer.burn.rank0";
   const auto reported = [&] { return testcase(junit_xml(result), suite, "memory"); };
   set_verdict(result, {.name = "incomplete", .exit_code = 4, .reasons = {"why"}});
-  EXPECT_THAT(reported(), HasSubstr(R"(<error type="incomplete" message="no sweep ended">)"));
+  const std::string message = R"(message="GPU 0, rank 0 on node1, device GPU-0: no sweep ended">)";
+  EXPECT_THAT(reported(), HasSubstr(R"(<error type="incomplete" )" + message));
   set_verdict(result, {.name = "interrupted", .exit_code = 6, .reasons = {"why"}});
-  EXPECT_THAT(reported(), HasSubstr(R"(<skipped type="interrupted" message="no sweep ended">)"));
-  EXPECT_THAT(junit_xml(result),
-              HasSubstr(R"(<error type="interrupted" message="interrupted (exit code 6): why">)"));
+  EXPECT_THAT(reported(), HasSubstr(R"(<skipped type="interrupted" )" + message));
+  EXPECT_THAT(junit_xml(result), HasSubstr("message=\"why (verdict interrupted, exit code 6)\""));
   EXPECT_THAT(junit_xml(result), HasSubstr(R"(tests="2" failures="0" errors="0" skipped="1")"));
   set_verdict(result, {.name = "fault", .exit_code = 1, .reasons = {"another"}});
   EXPECT_THAT(reported(), HasSubstr("<error ")) << "undone is not wrong";
   set_verdict(result, {.name = "degraded", .exit_code = 5, .reasons = {"slow"}});
-  EXPECT_THAT(junit_xml(result),
-              HasSubstr(R"(<failure type="degraded" message="degraded (exit code 5): slow">)"));
+  EXPECT_THAT(junit_xml(result), HasSubstr("message=\"slow (verdict degraded, exit code 5)\""));
 }
 
 TEST(Junit, NamesRanksThatDidNotEnd) {
@@ -147,9 +191,12 @@ TEST(Junit, NamesRanksThatDidNotEnd) {
   records.push_back(loss(1, Loss::How::vanished));
   find(records, RecordKind::end, 0) = failed_end(0, StatusCode::aborted, 100);
   const std::string xml = junit_xml(exported(records));
-  EXPECT_THAT(
-      testcase(xml, "extreme_gpu_trainer.burn.rank1", "rank is not lost"),
-      HasSubstr(R"(<error type="vanished" message="the rank was lost: vanished, in train: sums, step 20">)"));
+  const std::string lost =
+      "GPU 1, rank 1 on node1, device GPU-1: the rank was lost: vanished, in train: sums, step 20";
+  EXPECT_THAT(testcase(xml, "extreme_gpu_trainer.burn.rank1", "rank is not lost"),
+              HasSubstr("<error type=\"vanished\" message=\"" + lost + "\">"));
+  EXPECT_THAT(testcase(xml, "extreme_gpu_trainer.burn", "verdict"),
+              HasSubstr("message=\"" + lost + " (verdict incomplete, exit code 4)\">"));
   EXPECT_THAT(testcase(xml, "extreme_gpu_trainer.burn.rank0", "rank completed"),
               HasSubstr(R"(<error type="aborted" message="it did not work">)"));
 }
