@@ -174,6 +174,7 @@ class Page(Served):
         self.assertGreater(len(asked), 10)
         self.assertEqual(asked - there - SENSORS, set())
         self.assertIn('egt_run_verdict{verdict="running"} 1', metrics)
+        self.assertIn("# TYPE egt_rank_steps_total counter\n", metrics)
         for one in steps:
             self.assertRegex(metrics, one)
 

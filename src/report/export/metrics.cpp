@@ -25,13 +25,13 @@ using Labels = std::vector<std::pair<std::string, std::string>>;
 class Exposition {
  public:
   /// Skips values that are not finite. The first of two samples with the same labels is kept.
-  void add(const std::string& name, const char* help, std::optional<double> value,
-           const Labels& labels = {}) {
+  void add(const std::string& name, const char* help, std::optional<double> value, const Labels& labels = {},
+           const char* type = "gauge") {
     if (!value || !std::isfinite(*value)) return;
     auto [found, is_new] = families_.try_emplace(name);
     if (is_new) {
       order_.push_back(name);
-      found->second.text = fmt::format("# HELP egt_{0} {1}\n# TYPE egt_{0} gauge\n", name, help);
+      found->second.text = fmt::format("# HELP egt_{0} {1}\n# TYPE egt_{0} {2}\n", name, help, type);
     }
     std::string shown;
     for (const auto& [label, text] : labels)
@@ -40,6 +40,12 @@ class Exposition {
     if (!found->second.seen.insert(shown).second) return;
     if (!shown.empty()) shown = "{" + shown + "}";
     found->second.text += fmt::format("egt_{}{} {}\n", name, shown, *value);
+  }
+  /// The counter NAME_total, which a new run resets, and the gauge NAME of earlier versions.
+  void add_counter(const std::string& name, const char* help, std::optional<double> value,
+                   const Labels& labels = {}) {
+    add(name, help, value, labels);
+    add(name + "_total", help, value, labels, "counter");
   }
   std::string text() const {
     std::string all;
@@ -60,15 +66,16 @@ struct Figure {
   const char* field;
   const char* name;
   const char* help;
-  double per = 1;  ///< divisor that converts to the base unit
+  double per = 1;           ///< divisor that converts to the base unit
+  bool is_counter = false;  ///< a single number that only increases during a run
 };
 
 /// Values of the telemetry in addition to `sampled_metrics`.
 constexpr Figure telemetry_figures[] = {
     {"power_w_mean", "rank_mean_power_watts", "Mean power of the device by its energy counter."},
     {"power_limit_w", "rank_power_limit_watts", "Power limit of the device."},
-    {"energy_j", "rank_energy_joules", "Energy consumed by the device."},
-    {"sensor_failures", "rank_sensor_failures", "Readings of the device's sensors that failed."}};
+    {"energy_j", "rank_energy_joules", "Energy consumed by the device.", 1, true},
+    {"sensor_failures", "rank_sensor_failures", "Readings of the device's sensors that failed.", 1, true}};
 
 /// A metric of one part's results.
 struct PartFigure {
@@ -148,13 +155,13 @@ void add_counts(Exposition& all, const Json& result) {
   const auto size = [&](const char* key) { return static_cast<double>(member(result, key).size()); };
   double faults = 0;
   for (const auto& [rank, count] : faults_by_rank(result)) faults += count;
-  all.add("run_faults", "Wrong results detected, including injected ones.", faults);
+  all.add_counter("run_faults", "Wrong results detected, including injected ones.", faults);
   all.add("run_lost_ranks", "Ranks that hung or exited unexpectedly.", size("losses"));
   all.add("run_findings", "Degraded findings.", size("findings"));
-  all.add("run_restarts", "Stalls recovered.", size("restarts"));
+  all.add_counter("run_restarts", "Stalls recovered.", size("restarts"));
   all.add("run_ranks", "Ranks of the run.", size("ranks"));
   for (const WorkField& field : work_fields)
-    all.add(field.metric, field.help, number(member(member(result, "verified_work"), field.key)));
+    all.add_counter(field.metric, field.help, number(member(member(result, "verified_work"), field.key)));
 }
 
 void add_nodes(Exposition& all, const Json& result) {
@@ -173,6 +180,7 @@ void add_shares(Exposition& all, const Json& result) {
 
 /// A number, or one number per `stat`.
 void add_figure(Exposition& all, const Figure& figure, const Json& value, const Labels& rank) {
+  if (figure.is_counter) return all.add_counter(figure.name, figure.help, number(value, figure.per), rank);
   all.add(figure.name, figure.help, number(value, figure.per), rank);
   for (const char* stat : {"min", "avg", "max", "last", "p50", "p95", "p99"})
     all.add(figure.name, figure.help, number(member(value, stat), figure.per), with(rank, "stat", stat));
@@ -193,8 +201,8 @@ void add_telemetry(Exposition& all, const Json& telemetry, const Labels& rank) {
     add_figure(all, figure, member(telemetry, figure.field), rank);
   if (const Json& throttled = member(telemetry, "throttle_seconds"); throttled.is_object())
     for (const auto& [reason, seconds] : throttled.items())
-      all.add("rank_throttled_seconds", "Time the GPU clocks were throttled, by reason.", number(seconds),
-              with(rank, "reason", reason));
+      all.add_counter("rank_throttled_seconds", "Time the GPU clocks were throttled, by reason.",
+                      number(seconds), with(rank, "reason", reason));
 }
 
 void add_counters(Exposition& all, const Json& counters, const Labels& rank) {
@@ -205,8 +213,8 @@ void add_counters(Exposition& all, const Json& counters, const Labels& rank) {
               "The device's error counters, flags and link widths, before and after the run.",
               number(member(value, when)), with(with(rank, "field", name), "when", when));
   if (const Json& xids = member(counters, "xid"); xids.is_array())
-    all.add("rank_xid_errors", "Xid errors of the device in the run.", static_cast<double>(xids.size()),
-            rank);
+    all.add_counter("rank_xid_errors", "Xid errors of the device in the run.",
+                    static_cast<double>(xids.size()), rank);
 }
 
 void add_rank(Exposition& all, const Json& result, const Json& entry, std::map<int, double>& faults) {
@@ -216,12 +224,17 @@ void add_rank(Exposition& all, const Json& result, const Json& entry, std::map<i
   const Json& device = member(entry, "device");
   const Labels rank = {
       {"rank", key}, {"hostname", text_at(entry, "hostname")}, {"device_uuid", text_at(device, "uuid")}};
-  all.add(
-      "rank_info", "A rank and its device of the last run; always 1.", 1,
-      with(with(with(rank, "device", text_at(device, "name")), "pci_bus_id", text_at(device, "pci_bus_id")),
-           "backend", text_at(entry, "backend")));
-  all.add("rank_faults", "Wrong results detected on this rank.", faults[*number_of], rank);
-  all.add("rank_steps", "Steps completed by the rank.", number(member(entry, "steps")), rank);
+  // UUID, Hostname and pci_bus_id are labels of the DCGM exporter, for joins. Its `gpu` is NVML's index,
+  // which differs from the CUDA index if CUDA_VISIBLE_DEVICES selects devices.
+  Labels info = rank;
+  info.insert(info.end(), {{"device", text_at(device, "name")},
+                           {"pci_bus_id", text_at(device, "pci_bus_id")},
+                           {"backend", text_at(entry, "backend")},
+                           {"UUID", text_at(device, "uuid")},
+                           {"Hostname", text_at(entry, "hostname")}});
+  all.add("rank_info", "A rank and its device of the last run; always 1.", 1, info);
+  all.add_counter("rank_faults", "Wrong results detected on this rank.", faults[*number_of], rank);
+  all.add_counter("rank_steps", "Steps completed by the rank.", number(member(entry, "steps")), rank);
   add_parts(all, result, *number_of, rank);
   add_telemetry(all, member(member(result, "telemetry"), key), rank);
   add_counters(all, member(member(result, "counters"), key), rank);

@@ -254,6 +254,14 @@ TEST(Metrics, TellTheVerdictAndTheWork) {
         "when=\"after\"} 0\n"})
     EXPECT_EQ(times(text, line), 1) << line;
   EXPECT_EQ(times(text, "# HELP egt_rank_steps "), 1);
+  for (const char* line :
+       {"# TYPE egt_run_faults gauge\n", "# TYPE egt_run_faults_total counter\negt_run_faults_total 0\n",
+        "# TYPE egt_run_verified_memory_bytes_total counter\negt_run_verified_memory_bytes_total "
+        "10000000000\n",
+        "egt_rank_steps_total{rank=\"1\",hostname=\"node1\",device_uuid=\"GPU-1\"} 100\n",
+        "egt_rank_info{rank=\"1\",hostname=\"node1\",device_uuid=\"GPU-1\",device=\"NVIDIA H200\","
+        "backend=\"cuda\",UUID=\"GPU-1\",Hostname=\"node1\"} 1\n"})
+    EXPECT_EQ(times(text, line), 1) << line << text;
   EXPECT_EQ(times(text, "# HELP "), times(text, "# TYPE "));
 }
 
@@ -263,6 +271,7 @@ TEST(Metrics, AreInBaseUnitsAndLeaveOutWhatWasNotMeasured) {
       {"gpu_utilization_percent", {{"avg", 78.5}, {"max", std::nan("")}, {"min", nullptr}}},
       {"temperature_c", nullptr},
       {"energy_j", INFINITY},
+      {"sensor_failures", 3},
       {"power_w_mean", 688.5},
       {"throttle_seconds", {{"sw_thermal", 2.5}}}};
   result["counters"]["0"] = {{"remap_pending", {{"before", false}, {"after", true}}},
@@ -273,6 +282,8 @@ TEST(Metrics, AreInBaseUnitsAndLeaveOutWhatWasNotMeasured) {
        {"egt_rank_utilization_ratio" + rank + ",stat=\"avg\"} 0.785\n",
         "egt_rank_mean_power_watts" + rank + "} 688.5\n",
         "egt_rank_throttled_seconds" + rank + ",reason=\"sw_thermal\"} 2.5\n",
+        "egt_rank_throttled_seconds_total" + rank + ",reason=\"sw_thermal\"} 2.5\n",
+        "egt_rank_xid_errors_total" + rank + "} 2\n", "egt_rank_sensor_failures_total" + rank + "} 3\n",
         "egt_rank_device_state" + rank + ",field=\"remap_pending\",when=\"before\"} 0\n",
         "egt_rank_device_state" + rank + ",field=\"remap_pending\",when=\"after\"} 1\n",
         "egt_rank_xid_errors" + rank + "} 2\n"})
