@@ -1,5 +1,5 @@
-"""docs/result.schema.json accepts every recorded result and refuses damaged ones. Its names are those of the source. Every
-other test checks the results that it reads (`ProgramTest.result`). Skipped (77) if Python has no module jsonschema."""
+"""docs/*.schema.json accept every recorded result and comparison and refuse damaged ones. Their names are those of the source.
+Every other test checks the results that it reads (`ProgramTest.result`). Skipped (77) if Python has no module jsonschema."""
 import copy
 import re
 import sys
@@ -102,6 +102,19 @@ class Schema(ProgramTest):
             with self.subTest(damage=number):
                 self.assertNotEqual(result, whole)
                 self.assertFalse(SCHEMA.is_valid(result))
+
+    def test_recorded_comparisons_are_valid_and_damaged_ones_are_not(self):
+        schema = type(SCHEMA)(json.loads((ROOT / "docs/comparison.schema.json").read_text()))
+        recorded = [json.loads(file.read_text()) for file in sorted((ROOT / "tests/corpus").glob("*/compare.json"))]
+        self.assertEqual([comparison["exit_code"] for comparison in recorded], [2, 5])
+        for comparison in recorded:
+            schema.validate(comparison)
+        for damage in (drop("verdict"), put("exit_code", 1), put("verdict", "fault"), put("tolerance", "5%"), put("tests", 0, "better", "larger"),
+                       put("tests", 0, "values", 0, "value", "NaN"), put("regressions", 0, "gpu", 1), drop("regressions", 0, "failed"), put("judged", -1)):
+            damaged = copy.deepcopy(recorded[1])
+            damage(damaged)
+            self.assertNotEqual(damaged, recorded[1])
+            self.assertFalse(schema.is_valid(damaged))
 
     def test_a_pass_has_no_evidence_against_it(self):
         result = json.loads((ROOT / "tests/corpus/burn-one-rank/result.json").read_text())
