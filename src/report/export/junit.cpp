@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
@@ -18,6 +19,7 @@ namespace egt {
 namespace {
 
 constexpr std::size_t max_faults_told = 100;  // per testcase; result.json has all
+constexpr std::size_t max_places = 4;         // suspects in a message
 constexpr int whole_run = -1;                 // instead of a rank
 
 struct Case {
@@ -36,7 +38,7 @@ struct Suite {
   bool passed() const { return std::all_of(cases.begin(), cases.end(), is_passed); }
   static bool is_passed(const Case& test) { return *test.outcome == '\0'; }
 };
-using Suites = std::map<int, Suite>;  // by rank; the run's suite comes first. Failures come first in each
+using Suites = std::map<int, Suite>;  // by rank; the run's suite comes first
 
 std::string value_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : one_line(value);
@@ -66,14 +68,18 @@ std::string place_text(const Json& result, const Json& evidence) {
   Json of = member(evidence, "suspects");
   const Json& rank = member(evidence, "rank");
   if (!rank.is_null()) of = Json::array({rank});
-  std::string text;
-  for (const Json& one : member(result, "ranks")) {
-    if (std::find(of.begin(), of.end(), member(one, "rank")) == of.end()) continue;
-    text += fmt::format("{}{}, {}", text.empty() ? "" : " or ", device_label({{"identity", one}}, false),
-                        reported(one, {{"rank", "rank "}, {"hostname", " on "}}) +
-                            reported(member(one, "device"), {{"uuid", ", device "}}));
+  std::vector<std::string> places;
+  for (const Json& one : member(result, "ranks"))
+    if (std::find(of.begin(), of.end(), member(one, "rank")) != of.end())
+      places.push_back(fmt::format("{}, {}{}", device_label({{"identity", one}}, false),
+                                   reported(one, {{"rank", "rank "}, {"hostname", " on "}}),
+                                   reported(member(one, "device"), {{"uuid", ", device "}})));
+  if (places.size() > max_places) {
+    const std::size_t more = places.size() - max_places;
+    places.resize(max_places);
+    places.push_back(fmt::format("{} more", more));
   }
-  if (!text.empty()) return text;
+  if (!places.empty()) return fmt::format("{}", fmt::join(places, " or "));
   const std::string known =
       reported(evidence, {{"rank", "rank "}, {"hostname", " on "}, {"device_uuid", ", device "}});
   return known.empty() ? "a device that is not known" : known;

@@ -122,6 +122,11 @@ TEST(Junit, VerdictStartsWithTheDeviceAndItsEvidence) {
   EXPECT_THAT(verdict(),
               HasSubstr("message=\"GPU 0, rank 0 on node1, device GPU-0 or GPU 1, rank 1 on node1, "
                         "device GPU-1, step 40: memory fault in block 3 (verdict fault"));
+  std::vector<Record> many = good_run(9);
+  many.push_back(fault(-1));
+  many.back().body["suspects"] = {0, 1, 2, 3, 4, 5, 6};
+  EXPECT_THAT(testcase(junit_xml(exported(many)), "extreme_gpu_trainer.burn", "verdict"),
+              HasSubstr("GPU 3, rank 3 on node1, device GPU-3 or 3 more, step 40: memory fault"));
   records.back().body["suspects"] = Json::array();
   EXPECT_THAT(verdict(), HasSubstr("message=\"a device that is not known, step 40: memory fault"));
   Json result = exported(good_run(1));
