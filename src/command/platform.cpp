@@ -240,7 +240,7 @@ Result<BackendChoice> choose_backend(const CommonOptions& options) {
 }
 
 Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions& options,
-                                            const RankPlace& place) {
+                                            const RankPlace& place, std::function<void()> on_progress) {
   if (backend == Backend::host && !options.devices.empty())
     return Status(StatusCode::invalid_argument,
                   "--devices: the host backend has no devices to choose from; leave it out");
@@ -248,7 +248,8 @@ Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions
     return open_host_device({.local_rank = place.local_rank,
                              .local_size = place.local_size,
                              .cores = {},
-                             .memory_total_bytes = {}});
+                             .memory_total_bytes = {},
+                             .on_progress = std::move(on_progress)});
   EGT_TRY_ASSIGN(const int gpus, gpu_count());
   EGT_TRY_ASSIGN(const int index, device_index(options, place, gpus));
   if (index >= gpus)

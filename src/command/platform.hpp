@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -57,9 +58,9 @@ Status refuse_shared_devices(Control& control, const DeviceInfo& device);
 Result<std::vector<Precision>> choose_precisions(const std::string& wanted, const Device& device);
 
 /// Opens this rank's device, its communicator (collective, with the same backend on all ranks) and its
-/// sensor.
+/// sensor. `on_progress`: see HostDeviceConfig; a GPU does not report it.
 Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions& options,
-                                            const RankPlace& place);
+                                            const RankPlace& place, std::function<void()> on_progress = {});
 /// Collective. `timeout_seconds`: see the adapters.
 Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSession& mpi, Control& control,
                                                         double timeout_seconds);

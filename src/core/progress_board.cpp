@@ -64,7 +64,9 @@ Activity ProgressBoard::Line::read() const {
   const std::lock_guard lock(mutex_);
   Activity activity = activity_;
   activity.line = name_;
-  activity.seconds = clock_() - since_;
+  const double beat_at = beat_at_;
+  activity.beats = beat_at > since_;
+  activity.seconds = clock_() - std::max(since_, beat_at);
   if (!activity.file.empty() && activity.seconds > long_operation_seconds)
     activity.task_state = state_of_task(task_);
   return activity;

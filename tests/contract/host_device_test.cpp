@@ -141,7 +141,7 @@ TEST_F(HostStreams, ALowPriorityStreamAndItsWorkersAreNice) {
   std::atomic<int> lowest = 100;
   as_host_stream(*low).enqueue([&] {
     std::atomic<int> inside = 0;
-    as_host_stream(*low).workers().run(2, [&](std::int64_t) {
+    as_host_stream(*low).share(2, [&](std::int64_t) {
       // Both threads process one of the two chunks: each waits until the other has arrived.
       for (++inside; inside < 2;) std::this_thread::yield();
       for (int nice = getpriority(PRIO_PROCESS, 0), seen = lowest;
@@ -422,6 +422,26 @@ class OwnerOfPages {
   int life_ = -1;
   std::string handle_;
 };
+
+TEST(HostProgressReports, EachTaskAndChunkOfTheOpeningThreadIsOneAndNoneOfOthers) {
+  std::atomic<int> reports = 0;
+  HostDeviceConfig config = with_cores(2);
+  config.on_progress = [&] { ++reports; };
+  const std::unique_ptr<Device> device = open(config);
+  const std::unique_ptr<Stream> stream = take(device->create_stream(StreamPriority::normal));
+  const auto enqueue = [&] {
+    as_host_stream(*stream).enqueue([&]() -> Status {
+      as_host_stream(*stream).share(5, [](std::int64_t) {});
+      return {};
+    });
+  };
+  enqueue();
+  ASSERT_TRUE(device->synchronize(*stream, patience_seconds).ok());
+  EXPECT_EQ(reports, 6);
+  std::jthread(enqueue).join();
+  ASSERT_TRUE(device->synchronize(*stream, patience_seconds).ok());
+  EXPECT_EQ(reports, 6) << "a thread of its own pace would hide that the opening thread hangs";
+}
 
 TEST(HostSharedMemory, AnotherProcesssIsOpenedAndOutlivesIt) {
   OwnerOfPages owner;

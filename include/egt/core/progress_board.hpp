@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <mutex>
@@ -18,7 +19,8 @@ struct Activity {
   std::int64_t step = -1;        ///< training step; -1: none
   bool waits_for_peers = false;  ///< the thread's own work is done; it waits for data of its peers
   double patience_seconds = 0;   ///< allowed duration; 0: as long as a collective may last
-  double seconds = 0;            ///< since the activity began
+  double seconds = 0;            ///< since the activity began, or since its last beat
+  bool beats = false;            ///< there was a beat since the activity began
   std::string file = {};         ///< of its current system call; empty: no file operation
   std::string task_state = {};   ///< of a thread in a long file operation, as ps prints it ("D"); else empty
 };
@@ -45,6 +47,9 @@ class ProgressBoard {
     void wait_for_peers(std::string phase);
     /// Ends `wait_for_peers`: the thread continues its own work at the same step. The clock restarts.
     void go_on(std::string phase);
+    /// Reports progress within the activity: a piece of the work that the thread waits for is done. The clock
+    /// restarts. Any thread; only stores the time.
+    void beat() { beat_at_ = clock_(); }
     /// The thread is idle.
     void rest() { begin({}); }
     Activity read() const;
@@ -56,6 +61,7 @@ class ProgressBoard {
     Activity activity_;
     int task_ = 0;  ///< id of the thread of the file operation
     double since_ = clock_();
+    std::atomic<double> beat_at_{since_};  ///< before `since_`: no beat in this activity
   };
 
   explicit ProgressBoard(SecondsClock clock = steady_seconds) : clock_(std::move(clock)) {}

@@ -144,7 +144,8 @@ Status Run::open_platform() {
   injector_ =
       std::make_unique<Injector>(options_.run.injections, control_.place(), records_, purpose_.gate());
   EGT_TRY(check_node(backend));
-  auto device = open_device(backend, options_.common, control_.place());
+  auto device =
+      open_device(backend, options_.common, control_.place(), [&main = board_.line("main")] { main.beat(); });
   device_opened_ = device.status();
   EGT_TRY(agree(control_, device_opened_));
   platform_.device = with_injections(std::move(device.value()));
@@ -208,10 +209,12 @@ std::unique_ptr<Device> Run::with_injections(std::unique_ptr<Device> device) {
   return injecting;
 }
 
-/// The watchdog acts at its timeout. Waits for peers last longer, as a fallback.
+/// The watchdog acts at its timeout. Waits for peers last longer, as a fallback. On the host backend a wait
+/// may last for many timeouts, as long as the work progresses: other processes use the cores, too.
 double Run::peer_timeout() const {
   constexpr double reserve_s = 30;
-  return 2 * options_.run.watch.collective_timeout_seconds + reserve_s;
+  const double timeouts = backend_ == Backend::host ? 20 : 2;
+  return timeouts * options_.run.watch.collective_timeout_seconds + reserve_s;
 }
 
 Result<std::unique_ptr<Communicator>> Run::connect() {

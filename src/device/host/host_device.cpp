@@ -67,7 +67,10 @@ class HostDevice final : public Device {
       : info_(std::move(info)),
         root_(config.root),
         local_size_(static_cast<std::uint64_t>(config.local_size)),
-        available_at_open_(share.available_bytes) {}
+        available_at_open_(share.available_bytes) {
+    if (config.on_progress)
+      progress_ = std::make_shared<const HostProgress>(HostProgress{.report = config.on_progress});
+  }
 
   const DeviceInfo& info() const override { return info_; }
   Support supports(Precision) const override { return {}; }
@@ -76,7 +79,7 @@ class HostDevice final : public Device {
   Result<Buffer> allocate_pinned(std::size_t bytes) override { return allocate_aligned(bytes, 4096); }
 
   Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority, StreamUse use) override {
-    EGT_TRY_ASSIGN(auto stream, HostStream::create(priority, info_.multiprocessors, use, hold_));
+    EGT_TRY_ASSIGN(auto stream, HostStream::create(priority, info_.multiprocessors, use, hold_, progress_));
     return std::unique_ptr<Stream>(std::move(stream));
   }
   Result<std::unique_ptr<Event>> create_event(EventUse use) override {
@@ -126,6 +129,7 @@ class HostDevice final : public Device {
   std::uint64_t available_to_rank(const NodeMemory& node) const;
 
   const std::shared_ptr<HostHold> hold_ = std::make_shared<HostHold>();
+  std::shared_ptr<const HostProgress> progress_;  ///< null: not reported
   const DeviceInfo info_;
   const std::filesystem::path root_;
   const std::uint64_t local_size_;         ///< ranks that share this node

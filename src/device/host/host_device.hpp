@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -16,6 +17,8 @@ struct HostDeviceConfig {
   std::optional<int> cores;                         ///< overrides the equal share
   std::optional<std::uint64_t> memory_total_bytes;  ///< overrides the equal share
   std::filesystem::path root = "/";                 ///< the directory that contains `proc` and `sys`
+  /// Called after each piece of work that the thread which opens the device enqueued, on other threads.
+  std::function<void()> on_progress = {};
 };
 
 /// Opens this rank's share of its node's cores and memory as a device. It sets OpenBLAS's process-wide thread

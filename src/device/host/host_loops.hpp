@@ -35,7 +35,7 @@ void for_ranges(HostStream& stream, std::int64_t count, std::int64_t chunk, cons
     if (count > 0) body(std::int64_t{0}, count);
     return;
   }
-  stream.workers().run(chunks, [&](std::int64_t i) { body(i * chunk, std::min(count, (i + 1) * chunk)); });
+  stream.share(chunks, [&](std::int64_t i) { body(i * chunk, std::min(count, (i + 1) * chunk)); });
 }
 
 /// Number of rows with about `elements` elements in total.

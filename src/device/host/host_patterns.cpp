@@ -130,7 +130,7 @@ void run_check(std::uint64_t elements, Direction direction, Mismatches* report, 
   const auto count = static_cast<std::int64_t>(elements);
   const std::int64_t chunks = (count + chunk_words - 1) / chunk_words;
   std::vector<Mismatches> reports(static_cast<std::size_t>(chunks));
-  stream.workers().run(chunks, [&](std::int64_t i) {
+  stream.share(chunks, [&](std::int64_t i) {
     const std::int64_t chunk = direction == Direction::ascending ? i : chunks - 1 - i;
     reports[static_cast<std::size_t>(i)] =
         check(static_cast<std::uint64_t>(chunk * chunk_words),

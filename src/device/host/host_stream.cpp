@@ -18,8 +18,9 @@ void HostStream::Free::operator()(std::byte* data) const {
 }
 
 Result<std::unique_ptr<HostStream>> HostStream::create(StreamPriority priority, int cores, StreamUse use,
-                                                       std::shared_ptr<const HostHold> hold) {
-  std::unique_ptr<HostStream> stream(new HostStream(cores, use, std::move(hold)));
+                                                       std::shared_ptr<const HostHold> hold,
+                                                       std::shared_ptr<const HostProgress> progress) {
+  std::unique_ptr<HostStream> stream(new HostStream(cores, use, std::move(hold), std::move(progress)));
   EGT_TRY_ASSIGN(stream->thread_, start_thread("a stream of the host device",
                                                [one = stream.get(), priority] { one->serve(priority); }));
   return stream;
@@ -43,9 +44,10 @@ void HostStream::enqueue(Task task) {
 }
 
 void HostStream::enqueue_always(StatusTask task) {
+  const bool is_owners = progress_ && std::this_thread::get_id() == progress_->owner;
   {
     const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
+    tasks_.push_back({std::move(task), is_owners});
   }
   changed_.notify_one();
 }
@@ -87,9 +89,13 @@ Result<std::byte*> HostStream::scratch(std::size_t bytes) {
   return scratch_.get();
 }
 
-WorkerPool& HostStream::workers() {
+void HostStream::share(std::int64_t chunks, const std::function<void(std::int64_t)>& body) {
   if (!workers_) workers_.emplace(cores_, hold_);
-  return *workers_;
+  if (!reports_progress_) return workers_->run(chunks, body);
+  workers_->run(chunks, [&](std::int64_t chunk) {
+    body(chunk);
+    progress_->report();
+  });
 }
 
 void HostStream::serve(StreamPriority priority) {
@@ -100,7 +106,8 @@ void HostStream::serve(StreamPriority priority) {
   for (;;) {
     changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
-    StatusTask task = std::move(tasks_.front());
+    StatusTask task = std::move(tasks_.front().run);
+    reports_progress_ = tasks_.front().is_owners;
     tasks_.pop_front();
     running_ = true;
     const Status so_far = status_;
@@ -108,6 +115,7 @@ void HostStream::serve(StreamPriority priority) {
     Status after = task(so_far);
     if (after.ok() && workers_) after = workers_->status();
     task = nullptr;  // releases its captures before the stream counts as idle
+    if (reports_progress_) progress_->report();
     lock.lock();
     running_ = false;
     status_ = so_far.ok() ? std::move(after) : so_far;

@@ -16,6 +16,12 @@
 
 namespace egt {
 
+/// Reports progress of the work that one thread enqueues.
+struct HostProgress {
+  std::function<void()> report;  ///< called on any thread
+  std::thread::id owner = std::this_thread::get_id();
+};
+
 /// A host stream: a thread that runs tasks in order. After the first error, later tasks are skipped. Events
 /// are still reached, so that no wait hangs.
 class HostStream final : public Stream {
@@ -25,10 +31,12 @@ class HostStream final : public Stream {
   using StatusTask = std::function<Status(const Status&)>;
 
   /// `cores`: threads that a task may use through `workers`. Low-priority and background streams run at nice
-  /// 19. `hold`: the device's, checked before each task and chunk. unavailable: no thread could be started.
+  /// 19. `hold`: the device's, checked before each task and chunk. `progress`: reported after each task and
+  /// chunk of its owner; null: not. unavailable: no thread could be started.
   static Result<std::unique_ptr<HostStream>> create(StreamPriority priority, int cores,
                                                     StreamUse use = StreamUse::all,
-                                                    std::shared_ptr<const HostHold> hold = {});
+                                                    std::shared_ptr<const HostHold> hold = {},
+                                                    std::shared_ptr<const HostProgress> progress = {});
   /// Waits for all enqueued work.
   ~HostStream() override;
   HostStream(const HostStream&) = delete;
@@ -50,21 +58,29 @@ class HostStream final : public Stream {
 
   /// Scratch memory of the current task, 64-byte aligned, on the stream's own thread only.
   Result<std::byte*> scratch(std::size_t bytes);
-  /// Threads that share a task's work, started at first use. Only within tasks. If fewer threads can be
-  /// started, they complete the task, but it fails.
-  WorkerPool& workers();
+  /// As WorkerPool::run, on threads started at first use. Only within tasks. If fewer threads can be started,
+  /// they complete the task, but it fails.
+  void share(std::int64_t chunks, const std::function<void(std::int64_t)>& body);
 
  private:
-  HostStream(int cores, StreamUse use, std::shared_ptr<const HostHold> hold)
-      : Stream(use), cores_(cores), hold_(std::move(hold)) {}
+  struct Entry {
+    StatusTask run;
+    bool is_owners;  ///< enqueued by the owner of `progress_`
+  };
+
+  HostStream(int cores, StreamUse use, std::shared_ptr<const HostHold> hold,
+             std::shared_ptr<const HostProgress> progress)
+      : Stream(use), cores_(cores), hold_(std::move(hold)), progress_(std::move(progress)) {}
   void serve(StreamPriority priority);
 
   const int cores_;
-  const std::shared_ptr<const HostHold> hold_;  ///< null: no holds
+  const std::shared_ptr<const HostHold> hold_;          ///< null: no holds
+  const std::shared_ptr<const HostProgress> progress_;  ///< null: not reported
   mutable std::mutex mutex_;
   std::condition_variable changed_, idle_;
-  std::deque<StatusTask> tasks_;
-  bool running_ = false;  ///< a task is running
+  std::deque<Entry> tasks_;
+  bool running_ = false;           ///< a task is running
+  bool reports_progress_ = false;  ///< for the running task; changed between tasks
   bool ending_ = false;
   Status status_;
 

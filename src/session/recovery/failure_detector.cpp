@@ -26,6 +26,7 @@ Json activity_to_json(const Activity& activity) {
           {"waits", activity.waits_for_peers},
           {"patience", activity.patience_seconds},
           {"seconds", activity.seconds},
+          {"beats", activity.beats},
           {"file", activity.file},
           {"state", activity.task_state}};
 }
@@ -37,6 +38,7 @@ Activity activity_from(const Json& json) {
           .waits_for_peers = value_at<bool>(json, "waits").value_or(false),
           .patience_seconds = value_at<double>(json, "patience").value_or(0),
           .seconds = value_at<double>(json, "seconds").value_or(0),
+          .beats = value_at<bool>(json, "beats").value_or(false),
           .file = text_at(json, "file"),
           .task_state = text_at(json, "state")};
 }
@@ -271,13 +273,15 @@ std::vector<MainThread> culprits(const std::vector<MainThread>& threads, const W
   bool any_old = false, long_work = false;
   for (const MainThread& one : threads) {
     any_old = any_old || one.old;
+    long_work = long_work || (!one.old && one.activity.beats);
     if (one.activity.waits_for_peers) continue;
     if (one.old) busy.push_back(one);
     long_work = long_work ||
                 (!one.old && watch::patience(one.activity, options) > options.collective_timeout_seconds);
   }
   if (!any_old || !busy.empty()) return busy;
-  // All late threads wait for peers: for a thread with long, allowed work, or for those at the min step.
+  // All late threads wait for peers: for a thread whose long work is allowed or progresses, or for those at
+  // the min step.
   return long_work ? std::vector<MainThread>() : hindmost(threads);
 }
 

@@ -21,6 +21,7 @@ TEST(WatchNews, ComeBackFromTheirText) {
                       .seconds = 2,
                       .file = "/a",
                       .task_state = "D"}};
+  news.activities[0].beats = true;
   news.failed = "why";
   news.fault = {{"kind", "device-error"}, {"step", 7}};
   news.arrived = 2;
@@ -45,6 +46,7 @@ TEST(WatchNews, ComeBackFromTheirText) {
   EXPECT_EQ(again->activities[0].step, 7);
   EXPECT_TRUE(again->activities[0].waits_for_peers);
   EXPECT_EQ(again->activities[0].seconds, 1.5);
+  EXPECT_TRUE(again->activities[0].beats);
   EXPECT_EQ(again->activities[1].line, "file");
   EXPECT_EQ(again->activities[1].patience_seconds, 30);
   EXPECT_EQ(again->activities[1].file, "/a");

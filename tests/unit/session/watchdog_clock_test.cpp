@@ -265,6 +265,22 @@ TEST_F(WatchdogClock, ARankThatHangsIsNamedAfterTheRestartFailed) {
   EXPECT_THAT(rank(0).lost()[0].text, HasSubstr("restart 1"));
 }
 
+TEST_F(WatchdogClock, ARankWithLongWorkThatProgressesIsNotStuckAndOneWhoseBeatsEndIs) {
+  begin(0);
+  for (auto& one : all) one->works = false;
+  for (const int waiting : {0, 1}) rank(waiting).board.line("main").wait_for_peers("train: sums");
+  const double timeout = options.collective_timeout_seconds;
+  for (int beat = 0; beat < 20; ++beat) {
+    rank(2).board.line("main").beat();
+    run(timeout - 0.2);
+  }
+  for (auto& one : all) EXPECT_THAT(one->lost(), IsEmpty());
+  rank(2).board.line("main").beat();
+  const double hung = simulation.now();
+  run(timeout + 1);
+  expect_lost(2, Loss::How::stuck, {0, 1, 2}, hung, timeout);
+}
+
 TEST_F(WatchdogClock, AStallThatEndsCostsOneRestart) {
   begin(1);
   rank(2).works = false;
