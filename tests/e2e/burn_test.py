@@ -9,8 +9,8 @@ COUNTERS = ["ecc_corrected", "ecc_uncorrected", "remapped_rows", "remap_pending"
 
 
 class Burn(ProgramTest):
-    def check_clean_run(self, ranks, *more):
-        done = self.run_program(*SMALL, "--output", "run", "--io-dir", ".", *more, ranks=ranks)
+    def check_clean_run(self, ranks, *network):
+        done = self.run_program(*SMALL_PARTS, "--output", "run", "--io-dir", ".", *network, ranks=ranks)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         size = ranks or 1
         self.assertEqual(self.files(), self.run_files(size))
@@ -81,7 +81,7 @@ class Burn(ProgramTest):
         self.assertRegex(done.stdout, r"\n  Shares of a step: \d+ to \d+ samples per rank; its passes [0-9.]+ times as fast as with even shares\n")
 
     def test_numbers_of_8_bits(self):
-        done = self.run_program("--load", "train", "--precision", "fp8", "--steps", "60", "--balance", "auto", "--output", "run", ranks=2)
+        done = self.run_program("--load", "train", "--layers", "64,96,64,32", "--batch", "32", "--precision", "fp8", "--steps", "60", "--balance", "auto", "--output", "run", ranks=2)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         result = self.result()
         self.assertEqual((result["verdict"], result["precisions"]), ("pass", ["fp8"]))
@@ -91,7 +91,7 @@ class Burn(ProgramTest):
         self.assertEqual(len({self.part(result, "train", rank)["weight_digest"] for rank in range(2)}), 1)
 
     def test_without_mpirun(self):
-        self.check_clean_run(None)
+        self.check_clean_run(None, *SMALL_NETWORK)
 
     def test_two_ranks(self):
         done, result = self.check_clean_run(2)
@@ -240,7 +240,7 @@ class Burn(ProgramTest):
             self.assertLessEqual(self.part(self.result(), "io", rank)["bytes_written"], 12_000_000)
 
     def test_log_file(self):
-        done = self.run_program("--steps", "40", "--layers", "33,64,17", "--batch", "8", "--memory", "64MB", "--no-io", "--log-file", "run.log",
+        done = self.run_program("--steps", "40", "--layers", "33,64,17", "--batch", "8", "--memory", "0", "--no-io", "--log-file", "run.log",
                                 "--output", "run", ranks=2)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         lines = (self.folder / "run.log").read_text().splitlines()
@@ -251,7 +251,7 @@ class Burn(ProgramTest):
             self.assertEqual(sum(piece in line for line in lines), 1, f"{piece!r} in {lines}")
 
     def test_a_full_disk_of_the_log_is_told_once_and_the_run_goes_on(self):
-        done = self.run_program("--steps", "40", "--layers", "33,64,17", "--memory", "64MB", "--no-io", "--log-file", "/dev/full", "--output",
+        done = self.run_program("--steps", "40", "--layers", "33,64,17", "--memory", "0", "--no-io", "--log-file", "/dev/full", "--output",
                                 "run", ranks=2)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stderr.count("Warning: --log-file /dev/full: lines are lost: "), 1, done.stderr)

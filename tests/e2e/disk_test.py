@@ -55,13 +55,13 @@ class Disk(ProgramTest):
         self.assertIn("not a disk test", done.stdout)
 
     def test_a_full_disk_in_mid_run_ends_the_file_part_only(self):
-        done = self.run_program("--inject", "diskfull:rank=1,step=10", *SMALL, "--output", "run", ranks=3)
+        done = self.run_program("--inject", "diskfull:rank=1,step=10", "--steps", "300", *SMALL[2:], "--output", "run", ranks=3)
         self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
         result = self.result()
         self.assertEqual((result["verdict"], result["faults"], result["injections"][0]["found"]), ("incomplete", [], True))
         self.check_one_reason(result, "rank 1, io: ", "No space left on device; ", " are free there")
         self.assertEqual(done.stderr.count("io: the file part ends: "), 1, done.stderr)
-        self.assertEqual([self.part(result, "train", rank)["steps"] for rank in range(3)], [30] * 3)
+        self.assertEqual([self.part(result, "train", rank)["steps"] for rank in range(3)], [300] * 3)
         self.assertEqual([self.part(result, "io", rank)["success"] for rank in range(3)], [True, False, True])
         self.assertEqual(self.left_files(), [])
 

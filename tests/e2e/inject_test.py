@@ -52,7 +52,7 @@ class Inject(ProgramTest):
         return [json.loads(line)["kind"] for line in (self.folder / f"run/journal.rank{rank}.jsonl").read_text().splitlines()]
 
     def test_a_copy_from_a_peer_is_wrong(self):
-        done, result = self.inject("collective:rank=1,step=20,peer=0,bit=5", options=[*SMALL, *NETWORK])
+        done, result = self.inject("collective:rank=1,step=20,peer=0,bit=5", options=SMALL)
         self.assertEqual(done.returncode, 1, done.stderr)
         fault, = result["faults"]
         self.assertEqual((fault["kind"], fault["rank"], fault["blame"], fault["suspects"], fault["xor"]), ("link", 1, "ambiguous", [0, 1], "0x00000020"))
@@ -61,7 +61,7 @@ class Inject(ProgramTest):
 
     def test_fail_fast_ends_the_run_at_the_first_fault(self):
         # Otherwise the run would exceed the timeout of run_program.
-        done, result = self.inject("weight:rank=1,step=20", options=["--duration", "300s", "--check-every", "10", "--memory", "0", "--no-io", "--fail-fast"])
+        done, result = self.inject("weight:rank=1,step=20", options=["--duration", "300s", "--check-every", "10", "--memory", "0", "--no-io", "--fail-fast", *NETWORK])
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual(len(result["faults"]), 1)
 
@@ -72,7 +72,7 @@ class Inject(ProgramTest):
         self.assertEqual([fault["rank"] for fault in result["faults"]], [1])
 
     def test_one_that_never_strikes_is_incomplete(self):
-        done, result = self.inject("memory:rank=1,step=1000000000", options=["--duration", "2s", "--memory", "64MB", "--no-io"])
+        done, result = self.inject("memory:rank=1,step=1000000000", options=["--duration", "2s", "--memory", "64MB", "--no-io", *NETWORK])
         self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
         self.assertEqual((result["verdict"], result["injected"], result["faults"]), ("incomplete", True, []))
         self.assertEqual(result["injections"][0]["struck_step"], None)

@@ -13,7 +13,7 @@ class Reproduce(ProgramTest):
             raise unittest.SkipTest("one CPU has nothing to be compared with")
 
     def faulty_run(self, *options):
-        done = self.run_program(*SMALL, "--layers", "64,96,64,32", "--batch", "32", *options, "--output", "run",
+        done = self.run_program(*SMALL, *options, "--output", "run",
                                 "--inject", "multiprocessor:rank=1,step=20,layer=3,lasting=always", ranks=2)
         self.assertEqual(done.returncode, FAULT, done.stderr)
         return done
@@ -73,7 +73,7 @@ class Reproduce(ProgramTest):
         self.assertIn(why, line)
 
     def test_a_rank_that_is_killed_is_not_waited_for(self):
-        done = self.run_program("--duration", "10m", "--memory", "64MB", "--no-io", "--output", "run",
+        done = self.run_program("--duration", "10m", *SMALL[2:4], "--no-io", *SMALL[-4:], "--output", "run",
                                 "--inject", "multiprocessor:rank=1,step=2,layer=3", "--inject", "kill:rank=0,step=30", ranks=2)
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(self.run_program("report", "run").returncode, FAULT)
