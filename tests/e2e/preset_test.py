@@ -1,7 +1,7 @@
 """Presets, and the config file that --print-config generates from them."""
 from program import *
 
-TINY = ["--steps", "5", "--memory", "64MB", "--backend", "host"]
+TINY = ["--steps", "5", "--layers", "32,16", "--memory", "0", "--backend", "host"]
 
 
 class Preset(ProgramTest):

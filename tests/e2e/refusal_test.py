@@ -28,6 +28,7 @@ CASES = [
 TWO_RANKS = [
     (["--inject", "kill:rank=2,step=1"], WRONG_USAGE, "rank 2 is not in this run; use 0 to 1"),
 ]
+TINY = ["--layers", "32,16", "--batch", "16", "--steps", "3", "--memory", "0", "--no-io"]
 
 
 class Refusal(ProgramTest):
@@ -79,10 +80,10 @@ class Refusal(ProgramTest):
         self.assertEqual(self.files(), ["taken"])
 
     def test_a_second_run_in_one_directory_leaves_the_first_alone(self):
-        first = self.run_program("--steps", "3", "--memory", "64MB", "--no-io", "--output", "run")
+        first = self.run_program(*TINY, "--output", "run")
         self.assertEqual(first.returncode, 0, first.stderr)
         before = {name: (self.folder / name).read_bytes() for name in self.files()}
-        second = self.run_program("--steps", "3", "--memory", "64MB", "--no-io", "--output", "run")
+        second = self.run_program(*TINY, "--output", "run")
         self.assertEqual(second.returncode, WRONG_USAGE, second.stderr)
         self.assertEqual(len(self.program_lines(second)), 1)
         self.assertEqual({name: (self.folder / name).read_bytes() for name in self.files()}, before)
@@ -117,7 +118,7 @@ class Refusal(ProgramTest):
         (self.folder / os.fsdecode(b"io\xff")).mkdir()
         for ranks in (None, 2):
             words = [word for option in ("output", "log-file", "golden") for word in (f"--{option}", os.fsdecode(f"{option}{ranks}".encode() + b"\xff"))]
-            words += [*SMALL[:4], "--io-size", "1MB", "--io-dir", os.fsdecode(b"io\xff")]
+            words += [*TINY[:-1], "--io-size", "1MB", "--io-dir", os.fsdecode(b"io\xff")]
             with self.subTest(ranks=ranks):
                 done = subprocess.run(self.command(words, ranks), cwd=self.folder, capture_output=True, timeout=240, stdin=subprocess.DEVNULL)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -127,7 +128,7 @@ class Refusal(ProgramTest):
     def test_ranks_that_disagree_on_options(self):
         command = os.environ["EGT_MPIRUN"].split()
         program = os.environ["EGT_PROGRAM"]
-        done = subprocess.run([*command, "-np", "1", program, *SMALL, "--batch", "8", ":", "-np", "1", program, *SMALL, "--batch", "16"],
+        done = subprocess.run([*command, "-np", "1", program, *SMALL[:-1], "8", ":", "-np", "1", program, *SMALL[:-1], "16"],
                               cwd=self.folder, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, WRONG_USAGE, done.stderr)
         self.assertEqual(len(self.program_lines(done)), 1, done.stderr)
