@@ -12,7 +12,7 @@ LONGEST_LATENCY = 6  # in steps: a period of 4, and 2 until a step is retired
 EPOCH = 44  # steps per precision
 OWN_PACE = {"memory", "memory-gemm", "host-copy", "multiprocessor", *(kind for kind in KINDS if kind.startswith("file"))}
 FOUND_ALL = 0
-LIGHT = ["--layers", "64,96,64,32,16", "--extreme-iterations", "1", "--io-size", "1MB"]
+LIGHT = ["--layers", "32,48,32,32,16", "--extreme-iterations", "1", "--io-size", "1MB", "--memory", "24MB"]
 
 
 class Selftest(ProgramTest):
@@ -78,8 +78,9 @@ class Selftest(ProgramTest):
             shutil.rmtree(self.folder / "run", ignore_errors=True)
             self.check_several(ranks, *LIGHT)
 
-    def test_one_rank_leaves_out_what_needs_two(self):
-        self.check(None, [kind for kind in ROWS if kind not in NEED_TWO_RANKS], *LIGHT)
+    def test_one_rank_leaves_out_what_needs_two_and_what_the_options_exclude(self):
+        excluded = {kind for kind in KINDS if kind.startswith(("memory", "file"))}
+        self.check(None, [kind for kind in ROWS if kind not in NEED_TWO_RANKS | excluded], *LIGHT[:-1], "0", "--no-io", "--precision", "fp32")
 
 
 if __name__ == "__main__":
