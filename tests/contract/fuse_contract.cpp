@@ -164,9 +164,9 @@ Streams single_stream(std::vector<double> times, std::vector<float> values, std:
 
 }  // namespace
 
-TEST_P(DeviceContract, FuseIsThePlainOneOnAThousandInputs) {
+TEST_P(DeviceContract, FuseIsThePlainOneOnManyInputs) {
   EGT_MAKE_ARENA(arena, 24u << 20);
-  for (std::uint64_t seed = 0; seed < 1000 && !HasFatalFailure(); ++seed) {
+  for (std::uint64_t seed = 0; seed < 250 && !HasFatalFailure(); ++seed) {
     const Streams streams = random_streams(seed);
     expect_same(fuse(streams, device(), stream(), arena, 4 * (seed % 4)), reference::fuse(streams),
                 fmt::format("input {}", seed));
