@@ -12,15 +12,11 @@ SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--io-size", "1MB", "-
 PHASES = {"hang": ("step",), "stop": ("step", "train", "checks", "collective", "start"), "kill": ("step", "train", "checks", "collective", "start")}
 
 
-def memory_for(kind):
-    """Enables the memory part for hangs only: it takes all spare cores. signal_test.py and hosts_test.py combine it with kills."""
-    return ["--memory", "64MB" if kind == "hang" else "0"]
-
-
 class Stall(ProgramTest):
-    def lose(self, kind, rank, *more):
+    def lose(self, kind, rank, *more, memory="0"):
+        """With memory in one case only: it takes all spare cores. signal_test.py and hosts_test.py combine it with kills."""
         directory = f"{kind}{rank}"
-        done = self.run_program(*SMALL_NETWORK, *memory_for(kind), "--duration", "120s", "--inject", f"{kind}:rank={rank},step={STEP}",
+        done = self.run_program(*SMALL_NETWORK, "--memory", memory, "--duration", "120s", "--inject", f"{kind}:rank={rank},step={STEP}",
                                 "--output", directory, *more, ranks=3)
         self.wait_for(lambda: not self.processes(), 30)
         told = done.stdout + done.stderr
@@ -63,11 +59,11 @@ class Stall(ProgramTest):
                     self.assertEqual([f for f in self.files() if not f.startswith(kind)], [])
 
     def test_a_rank_that_hangs_for_good_is_lost_after_the_restart_that_it_does_not_come_to(self):
-        result, _, _ = self.lose("hang", 1)
+        result, _, _ = self.lose("hang", 1, memory="64MB")
         self.check_loss("hang", 1, result)
 
     def check_device_that_hangs(self, rank):
-        done = self.run_program(*SMALL_NETWORK, *memory_for("hang"), "--duration", "120s", "--inject",
+        done = self.run_program(*SMALL_NETWORK, "--memory", "0", "--duration", "120s", "--inject",
                                 f"hang:rank={rank},step={STEP},layer=1", "--output", "run", ranks=3)
         self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
         losses = self.result()["losses"]
@@ -86,13 +82,13 @@ class Stall(ProgramTest):
         return [self.part(self.result(directory), "train", rank)["weight_digest"] for rank in range(3)]
 
     def test_a_stall_that_passes_costs_one_restart_and_changes_no_result(self):
-        steps = [*SMALL_NETWORK, "--steps", "300"]
+        steps = [*SMALL_NETWORK, "--steps", "120"]
         clean = self.run_program(*steps, "--memory", "0", "--output", "clean", ranks=3)
         self.assertEqual(clean.returncode, 0, clean.stderr)
         for kind, rank in (("hang", 1), ("stop", 2), ("stop", 0)):
             with self.subTest(kind=kind, rank=rank):
                 directory = f"{kind}{rank}"
-                done = self.run_program(*steps, *memory_for(kind), "--inject", f"{kind}:rank={rank},step=50,ms=5000", "--output", directory, ranks=3)
+                done = self.run_program(*steps, "--memory", "64MB" if kind == "hang" else "0", "--inject", f"{kind}:rank={rank},step=50,ms=5000", "--output", directory, ranks=3)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 result = self.result(directory)
                 self.assertEqual(result["verdict"], "pass")
