@@ -351,7 +351,7 @@ class Resume(Report):
         self.check_parts(self.result(), "signal", {"steps"})
 
     def test_twice_at_once_goes_on_once(self):
-        self.start_and_cut("--duration", "8s", "--output", "run")
+        self.start_and_cut("--duration", "8s", "--output", "run", network=WITHOUT_MEMORY)
         both = [self.start_program("--resume", "run", ranks=2) for _ in range(2)]
         codes = [process.wait(timeout=240) for process in both]
         self.assertEqual(sorted(codes), [0, ENVIRONMENT], [process.stderr.read() for process in both])
