@@ -13,6 +13,7 @@ from program import *
 from program import PROGRAM
 
 NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--no-io", "--output=run"]
+RESTING = ["--pulse", "1:0.1"]  # most of the time, which leaves the cores to other tests
 HOSTILE = "<img src=x onerror=alert(1)>"
 TOKEN = "a secret of some length"
 DASHBOARD = Path(__file__).parents[2] / "scripts/grafana.json"
@@ -253,7 +254,7 @@ class Clients(Served):
                 return b""
 
     def test_odd_requests_and_a_thousand_connections(self):
-        process, url = self.serve("--steps", "1000000")
+        process, url = self.serve("--steps", "1000000", *RESTING)
         for _ in range(3):
             self.text(url)
         rank = self.rank0()
@@ -288,7 +289,7 @@ class Clients(Served):
 
     def test_slow_clients(self):
         """serve() waits for the address, which is printed whatever the progress and the log level are."""
-        process, url = self.serve("--steps", "1000000", "--progress", "none", "--log-level", "error")
+        process, url = self.serve("--steps", "1000000", *RESTING, "--progress", "none", "--log-level", "error")
         self.wait_for(lambda: "egt_rank_work_index" in self.text(url, "metrics"))
         self.check_that_they_are_sent_away(url)
         self.check_that_they_leave_healthz_to_others(url)
