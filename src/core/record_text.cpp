@@ -28,6 +28,28 @@ std::string what_happened(const Json& loss) {
 
 }  // namespace
 
+std::string device_label(const Json& identity, bool name_host) {
+  const auto index = value_at<int>(member(identity, "device"), "index");
+  return fmt::format("{} {}{}", text_at(identity, "backend") == "cuda" ? "GPU" : "CPU",
+                     index.value_or(value_at<int>(identity, "local_rank").value_or(0)),
+                     name_host ? fmt::format(" on {}", text_at(identity, "hostname")) : "");
+}
+
+std::string device_identity(const Json& identity, bool name_host) {
+  const Json& device = member(identity, "device");
+  std::string text;
+  const auto note = [&](const char* name, const char* key) {
+    if (const std::string value = text_at(device, key); !value.empty())
+      text += fmt::format(", {} {}", name, value);
+  };
+  note("UUID", "uuid");
+  note("PCI", "pci_bus_id");
+  note("serial", "serial");
+  const std::string name = text_at(device, "name");
+  if (text.empty() && !name.empty()) text = fmt::format(" ({})", name);
+  return device_label(identity, name_host) + text;
+}
+
 std::string loss_text(const Json& loss) {
   std::string text = fmt::format("{} {}", who(loss), what_happened(loss));
   if (!text_at(loss, "phase").empty()) text += fmt::format(", in {}", text_at(loss, "phase"));

@@ -14,6 +14,7 @@
 
 #include "egt/core/histogram.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/record_text.hpp"
 #include "egt/core/units.hpp"
 
 namespace egt {
@@ -209,17 +210,10 @@ std::string telemetry_text(const Json& telemetry, const std::optional<double>& c
   return fmt::format("{}", fmt::join(figures, ", "));
 }
 
-std::string label_of(const Json& rank, bool name_host) {
-  const Json& device = member(rank, "device");
-  return fmt::format("{} {}{}", text_at(rank, "backend") == "cuda" ? "GPU" : "CPU",
-                     value_at<int>(device, "index").value_or(value_at<int>(rank, "local_rank").value_or(0)),
-                     name_host ? fmt::format(" on {}", text_at(rank, "hostname")) : "");
-}
-
 DeviceUse use_of(const Json& rank, const Parts& parts, const Json& result, bool name_host) {
   DeviceUse use;
   use.rank = value_at<int>(rank, "rank").value_or(-1);
-  use.label = label_of(rank, name_host);
+  use.label = device_label(rank, name_host);
   use.hostname = text_at(rank, "hostname");
   const Json &memory = part(parts, "memory"), &train = part(parts, "train");
   use.used_bytes = value_at<double>(memory, "used_bytes");

@@ -17,6 +17,7 @@ Json device_to_json(const StartBody& body) {
           {"name", info.name},
           {"uuid", text_or_null(info.uuid)},
           {"pci_bus_id", text_or_null(info.pci_bus_id)},
+          {"serial", text_or_null(body.limits.serial)},
           {"memory_total_bytes", body.memory.total_bytes},
           {"memory_free_bytes", body.memory.free_bytes},
           {"compute_capability", text_or_null(info.compute_capability)},

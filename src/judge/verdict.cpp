@@ -74,25 +74,37 @@ std::string step_text(std::int64_t step) {
   return step < 0 ? "" : fmt::format(", step {}", step);
 }
 
-/// The text identifies a rank only if exactly one is accused.
-std::string rank_text(const Json& fault, const std::set<int>& accused) {
+/// The rank of a fault, if exactly one is accused.
+std::optional<int> accused_rank(const Json& fault, const std::set<int>& accused) {
   const std::optional<int> rank = value_at<int>(fault, "rank");
-  if (!rank && accused.size() != 1) return "rank not known";
-  return fmt::format("rank {}", rank.value_or(*accused.begin()));
+  return rank || accused.size() != 1 ? rank : std::optional(*accused.begin());
 }
 
-std::string fault_reason(const Record& record, const std::set<int>& accused) {
+/// The accused device, or its rank if its start record is missing.
+std::string device_text(const Evidence& evidence, const Json& fault, const std::set<int>& accused) {
+  const std::optional<int> rank = accused_rank(fault, accused);
+  if (!rank) return "rank not known";
+  const std::string host = text_at(fault, "hostname");
+  for (const ByRank& part : evidence.parts)
+    if (const auto of = part.find(*rank); of != part.end() && of->second.start)
+      return device_identity(member(of->second.start_body(), "identity"), !host.empty());
+  return fmt::format("rank {}{}", *rank, host.empty() ? "" : " on " + host);
+}
+
+/// "GPU 1, UUID GPU-1234: memory fault in block 3, 8 elements; rank 1, step 40"
+std::string fault_reason(const Evidence& evidence, const Record& record, const std::set<int>& accused) {
   const Json& fault = record.body;
-  const std::string host =
-      text_at(fault, "hostname").empty() ? "" : fmt::format(" on {}", text_at(fault, "hostname"));
-  // The record's own step is that of the check, which may run later.
-  const std::int64_t step = value_at<std::int64_t>(fault, "step").value_or(record.step);
-  std::string text = fmt::format("{}{}{}: {} fault", rank_text(fault, accused), host, step_text(step),
-                                 text_at(fault, "kind"));
+  std::string text =
+      fmt::format("{}: {} fault", device_text(evidence, fault, accused), text_at(fault, "kind"));
   if (!text_at(fault, "where").empty()) text += fmt::format(" in {}", text_at(fault, "where"));
   const auto count = value_at<std::uint64_t>(fault, "count").value_or(1);
   if (count > 1) text += fmt::format(", {} elements", count);
-  return text;
+  std::vector<std::string> details;
+  if (const auto rank = accused_rank(fault, accused)) details.push_back(fmt::format("rank {}", *rank));
+  // The record's own step is that of the check, which may run later.
+  if (const auto step = value_at<std::int64_t>(fault, "step").value_or(record.step); step >= 0)
+    details.push_back(fmt::format("step {}", step));
+  return details.empty() ? text : fmt::format("{}; {}", text, fmt::join(details, ", "));
 }
 
 /// Faults of the same ranks and kind share one reason.
@@ -121,7 +133,7 @@ std::vector<EqualFaults> equal_faults(const Evidence& evidence, const std::set<i
   for (const Record* fault : evidence.faults) {
     EqualFaults& faults = like(fault->body);
     if (faults.first.empty())
-      faults.first = fault_reason(*fault, faults.accused);
+      faults.first = fault_reason(evidence, *fault, faults.accused);
     else
       ++faults.more;
   }
@@ -129,7 +141,11 @@ std::vector<EqualFaults> equal_faults(const Evidence& evidence, const std::set<i
     for (const auto& [number, rank] : part)
       for (const Json& repeat : member(rank.last_body(), "fault_repeats")) {
         EqualFaults& faults = like(repeat);
-        if (faults.first.empty()) faults.first = rank_text(repeat, faults.accused);
+        if (faults.first.empty()) {
+          faults.first = device_text(evidence, repeat, faults.accused);
+          if (const auto of = accused_rank(repeat, faults.accused))
+            faults.first += fmt::format("; rank {}", *of);
+        }
         faults.more += value_at<std::uint64_t>(repeat, "count").value_or(0);
       }
   return all;

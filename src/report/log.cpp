@@ -74,8 +74,8 @@ Status LogFile::write(const Record& record) {
   if (level < level_) return failure_;
   const auto start = starts_.find(value_at<int>(record.body, "rank").value_or(-1));  // of the faulty rank
   // Log lines are read without context, so they include the hostname.
-  const std::string line =
-      line_of(record, start == starts_.end() ? Json() : start->second, starts_.size(), true);
+  std::string line = line_of(record, start == starts_.end() ? Json() : start->second, starts_.size(), true);
+  for (std::size_t at; (at = line.find("\n  ")) != std::string::npos;) line.replace(at, 3, "; ");
   pending_ += fmt::format("{} {} {}\n", utc_at(record.time), level_names[static_cast<int>(level)],
                           printable(fmt::format("rank {}: {}", record.rank, line), ' '));
   if (level >= LogLevel::warning || record.kind == RecordKind::end || pending_.size() > max_pending_bytes)

@@ -106,7 +106,7 @@ class Console(ProgramTest):
             self.assertEqual(process.wait(timeout=300), 1, seen)
             told = Path(messages.name).read_text()
         self.assertIn("\x1b[31mVerdict: fault (exit code 1)", seen)
-        self.assertIn("FAULT on rank 0", told)
+        self.assertIn("FAULT CPU 0 (", told)
         self.assertNotIn("\x1b", told)
 
     def test_a_result_that_cannot_be_written_is_not_named(self):

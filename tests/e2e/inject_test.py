@@ -45,7 +45,7 @@ class Inject(ProgramTest):
         for rank in range(3):
             own = sum(one[0] == rank for one in FAULTS.values())
             self.assertEqual(done.stderr.count(f"Injected on rank {rank}, step "), own, done.stderr)
-            self.assertEqual(done.stderr.count(f"FAULT on rank {rank}"), own, done.stderr)
+            self.assertEqual(len(re.findall(rf"FAULT CPU {rank} .*\n  rank {rank}, ", done.stderr)), own, done.stderr)
             self.assertEqual(self.kinds_in_journal(rank).count("injection"), own)
 
     def kinds_in_journal(self, rank):

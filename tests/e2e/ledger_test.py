@@ -14,7 +14,7 @@ class Ledger(ProgramTest):
         self.assertEqual([(i["planned"], i["found"], i["mask"]) for i in result["injections"]], [(spec, True, None)], told)
         self.assertGreaterEqual(result["injections"][0]["struck_step"], 5, told)
         self.assertEqual([(f["kind"], f["rank"], f["blame"]) for f in result["faults"]], [(kind, 1, "certain")], told)
-        self.assertEqual(done.stderr.count("FAULT on rank "), 1, done.stderr)
+        self.assertEqual(done.stderr.count("FAULT CPU 1 ("), 1, done.stderr)
         fault = result["faults"][0]
         self.assertGreaterEqual(fault["step"], 5, told)
         self.assertTrue(fault["phase"], told)

@@ -231,7 +231,12 @@ Code nvmlDeviceGetUUID(void* device, char* text, unsigned length) {
   return enter(device);
 }
 Code nvmlDeviceGetSerial(void* device, char* text, unsigned length) {
-  std::snprintf(text, length, "165%ld", index_of(device));
+  if (index_of(device) >= 0)
+    std::snprintf(text, length, "165%ld", index_of(device));
+  else if (const auto serial = script().value("serial"))
+    std::snprintf(text, length, "%.0f", *serial);
+  else
+    return not_supported;
   return enter(device);
 }
 Code nvmlDeviceGetVbiosVersion(void* device, char* text, unsigned length) {

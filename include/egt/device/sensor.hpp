@@ -20,7 +20,7 @@ struct ThrottleTimes {
 };
 
 /// One reading of a device; values that it does not report are empty, never 0. A row of `sampled_metrics`
-/// brings a value into the telemetry, metrics.prom and the charts.
+/// brings a value into the telemetry, metrics.prom, the charts and the table at the end of a run.
 struct SensorReading {
   std::optional<double> gpu_utilization_percent;
   std::optional<double> power_w;   ///< instantaneous if the device reports it
@@ -99,7 +99,8 @@ struct SensorLimits {
   std::optional<double> power_limit_w;
   std::optional<double> slowdown_temperature_c;
   std::optional<double> shutdown_temperature_c;
-  std::string link;  ///< "PCIe gen 5 x16, NVLink 18 links"; empty: unknown
+  std::string link;    ///< "PCIe gen 5 x16, NVLink 18 links"; empty: unknown
+  std::string serial;  ///< serial number of the board; empty: unknown
   std::string driver_version;
   std::vector<std::string> untold;  ///< values that the device does not report and why, one line each
 };
@@ -123,18 +124,20 @@ struct SampledMetric {
   const char* unit = nullptr;    ///< of the chart
   double scale = 1;              ///< factor to that unit
   const char* limit = nullptr;   ///< name of its limit in the telemetry or its limiter part; null: none
+  /// Head of its column in the table at the end of a run; the last word is the statistic; null: no column.
+  const char* column = nullptr;
 };
 
-/// In the order of metrics.prom and the charts.
+/// In the order of metrics.prom, the charts and the columns.
 inline constexpr SampledMetric sampled_metrics[] = {
     {"power_w", &SensorReading::power_w, "rank_power_watts",
      "Power of the device by its sensor."},  // its chart uses the energy counter
     {"temperature_c", &SensorReading::temperature_c, "rank_temperature_celsius", "Temperature of the device.",
-     1, "Temperature", "°C", 1, "temperature_limit_c"},
+     1, "Temperature", "°C", 1, "temperature_limit_c", "temp C max"},
     {"memory_temperature_c", &SensorReading::memory_temperature_c, "rank_memory_temperature_celsius",
-     "Temperature of the device's memory.", 1, "Memory temperature", "°C"},
+     "Temperature of the device's memory.", 1, "Memory temperature", "°C", 1, nullptr, "mem C max"},
     {"sm_clock_mhz", &SensorReading::sm_clock_mhz, "rank_clock_hertz",
-     "Clock of the device's multiprocessors.", 1e-6, "Clock", "MHz"},
+     "Clock of the device's multiprocessors.", 1e-6, "Clock", "MHz", 1, nullptr, "SM MHz avg"},
     {"memory_clock_mhz", &SensorReading::memory_clock_mhz, "rank_memory_clock_hertz",
      "Clock of the device's memory.", 1e-6, "Memory clock", "MHz"},
     {"fan_percent", &SensorReading::fan_percent, "rank_fan_ratio",

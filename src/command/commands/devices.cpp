@@ -66,6 +66,7 @@ std::string describe(Device& device) {
   text += "    telemetry: yes";
   if (limits.power_limit_w) text += fmt::format(", power limit {:.0f} W", *limits.power_limit_w);
   if (!limits.link.empty()) text += ", " + limits.link;
+  if (!limits.serial.empty()) text += ", serial " + limits.serial;
   return text + "\n";
 }
 

@@ -478,7 +478,7 @@ Rules common_rules(CommonOptions& common, RunOptions& run) {
       {"metrics-sample-rate", of_runs, "seconds between samples of the sensors",
        with_defaults(number(common.metrics_sample_rate, "S", "seconds of 0.1 to 3600", 0.1, 3600),
                      {{"bench", "0.1"}, {"loadtest", "5"}, {"--quick", "1"}})},
-      {"progress", of_runs, "progress on the console; auto: bar on a terminal",
+      {"progress", of_runs, "progress on the console; auto: bar on a terminal, else a line per 10 s",
        choice(common.progress, {{"auto", ProgressStyle::automatic},
                                 {"bar", ProgressStyle::bar},
                                 {"lines", ProgressStyle::lines},

@@ -258,6 +258,9 @@ SensorLimits NvmlSensor::limits() {
   limits.slowdown_temperature_c = get<unsigned>(library_->temperature_threshold, nvml::threshold_slowdown);
   limits.shutdown_temperature_c = get<unsigned>(library_->temperature_threshold, nvml::threshold_shutdown);
   limits.link = link();
+  std::array<char, 31> serial{};  // NVML_DEVICE_SERIAL_BUFFER_SIZE, and a zero
+  if (ask(library_->serial, serial.data(), static_cast<unsigned>(serial.size() - 1)))
+    limits.serial = serial.data();
   std::array<char, 96> version{};
   if (library_->driver_version != nullptr &&
       library_->driver_version(version.data(), static_cast<unsigned>(version.size() - 1)) == nvml::success)

@@ -11,12 +11,13 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/record_text.hpp"
 #include "report/console/console_text.hpp"
 
 namespace egt {
 namespace {
 
-constexpr double redraw_period_s = 0.25;
+constexpr double redraw_period_s = 0.25, line_period_s = 10;
 /// Limits the output of a badly broken device. The journal has every fault.
 constexpr std::uint64_t max_faults_shown = 50;
 
@@ -28,10 +29,12 @@ Console::Console(ConsoleStyle style, std::ostream& results, std::ostream& messag
 
 void Console::on_start(const std::vector<Json>& bodies) {
   starts_ = bodies;
+  if (!has_bar()) drawn_ = seconds_();
   if (style_.progress == ProgressStyle::none || bodies.empty()) return;
   const bool name_host = several_hosts(bodies);
   std::string text = banner_text(style_) + "\n\n";
-  for (const Json& body : bodies) text += device_text(body, name_host) + "\n";
+  for (const Json& body : bodies)
+    if (!body.is_null()) text += device_text(body, name_host) + "\n";
   if (!member(bodies[0], "layers").empty()) text += fmt::format("\n{}\n", network_text(bodies[0]));
   if (const std::string defaults = host_defaults_text(bodies[0]); !defaults.empty()) text += defaults + "\n";
   print(results_, text);
@@ -39,7 +42,7 @@ void Console::on_start(const std::vector<Json>& bodies) {
 
 void Console::on_memory_filled(int rank, std::uint64_t used_bytes, std::uint64_t total_bytes) {
   if (style_.progress == ProgressStyle::none) return;
-  print(results_, memory_text(device_label(start_of(rank), several_hosts(starts_)), used_bytes, total_bytes));
+  print(results_, memory_text(label(rank), used_bytes, total_bytes));
 }
 
 Status Console::write(const Record& record) {
@@ -75,8 +78,9 @@ Status Console::write(const Record& record) {
 }
 
 Status Console::flush() {
-  const bool rested = !drawn_ || seconds_() - *drawn_ >= redraw_period_s;
-  if (has_bar() && due_ && rested) draw_bar();
+  const bool rested = !drawn_ || seconds_() - *drawn_ >= (has_bar() ? redraw_period_s : line_period_s);
+  if (due_ && rested && has_bar()) draw_bar();
+  if (due_ && rested && has_lines()) print_status();
   return state();
 }
 
@@ -90,6 +94,8 @@ void Console::on_summary(const std::string& lines) {
 
 void Console::on_verdict(const Verdict& verdict, const Json& result, const std::string& directory,
                          bool has_result) {
+  if (!style_.results_terminal.empty())
+    style_.results_columns = static_cast<std::size_t>(terminal_size(style_.results_terminal).columns);
   print(results_, fmt::format("\n{}", verdict_text(style_, verdict, result, directory, has_result)));
   due_ = false;
 }
@@ -132,13 +138,15 @@ std::string Console::line(const Record& record) const {
 }
 
 void Console::show_epoch(const Record& record) {
+  const bool is_first = last_epoch_.empty();
   last_epoch_ = line(record);
   due_ = true;
-  if (style_.progress == ProgressStyle::lines) print(messages_, last_epoch_);
+  if (is_first && has_lines()) print(messages_, last_epoch_);
 }
 
 void Console::note_progress(const Record& record) {
   progress_[record.rank] = record.body;
+  progress_time_ = record.time;
   due_ = true;
 }
 
@@ -165,14 +173,11 @@ void Console::draw_bar() {
   const auto first = progress_.begin();
   if (first == progress_.end() || starts_.empty()) return;
   erase_bar();
-  std::vector<std::string> lines = {bar_text(style_, starts_[0], first->second)};
+  std::vector<std::string> lines = {bar_text(style_, start_of(first->first), first->second)};
   if (!last_epoch_.empty()) lines.push_back(last_epoch_);
   lines.push_back(row_header());
-  const bool name_host = several_hosts(starts_);
-  for (const auto& [rank, body] : progress_) {
-    const Json start = start_of(rank);
-    lines.push_back(row_text(device_label(start, name_host), start, body, faults_[rank]));
-  }
+  for (const auto& [rank, body] : progress_)
+    lines.push_back(row_text(label(rank), start_of(rank), body, faults_[rank]));
   // Lines above the top of the window cannot be erased. tmux also keeps lines that are erased from the top
   // line on.
   const auto fit = static_cast<std::size_t>(std::max(style_.size.lines - 2, 0));
@@ -189,6 +194,20 @@ void Console::draw_bar() {
   messages_ << std::flush;
   drawn_ = seconds_();
   due_ = false;
+}
+
+void Console::print_status() {
+  if (progress_.empty() || starts_.empty()) return;
+  std::uint64_t faults = 0;
+  for (const auto& [rank, count] : faults_) faults += count;
+  print(messages_,
+        status_line(progress_time_, start_of(progress_.begin()->first), progress_, last_epoch_, faults));
+  drawn_ = seconds_();
+  due_ = false;
+}
+
+std::string Console::label(int rank) const {
+  return device_label(member(start_of(rank), "identity"), several_hosts(starts_));
 }
 
 /// Null if the rank is unknown.

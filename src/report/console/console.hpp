@@ -23,14 +23,15 @@ class Console : public Sink {
   /// `seconds`: a monotonic clock. The streams must outlive the console.
   Console(ConsoleStyle style, std::ostream& results, std::ostream& messages, std::function<double()> seconds);
 
-  /// The banner, devices and network. `bodies`: start record bodies of all ranks, in rank order.
+  /// The banner, devices and network. `bodies`: start record bodies of all ranks, in rank order; null:
+  /// unknown.
   void on_start(const std::vector<Json>& bodies);
   /// Used bytes of the rank's device after the memory part allocated its share.
   void on_memory_filled(int rank, std::uint64_t used_bytes, std::uint64_t total_bytes);
-  /// Shows faults, injections and notices at once, and epoch and progress records as the style defines.
+  /// Shows faults, injections and notices at once, and the progress as the style defines.
   /// Ignores other records.
   Status write(const Record& record) override;
-  /// Redraws the bar if it is due.
+  /// Redraws the bar or prints a line of progress, if it is due.
   Status flush() override;
   /// Shows a warning that no record contains.
   void on_warning(const std::string& text);
@@ -52,8 +53,13 @@ class Console : public Sink {
   void print(std::ostream& stream, const std::string& text);
   void erase_bar();
   void draw_bar();
+  void print_status();
   bool has_bar() const { return style_.progress == ProgressStyle::bar; }
+  bool has_lines() const {
+    return style_.progress == ProgressStyle::lines && style_.messages <= LogLevel::info;
+  }
   std::string line(const Record& record) const;
+  std::string label(int rank) const;
   Json start_of(int rank) const;
   Status state() const;
 
@@ -63,6 +69,7 @@ class Console : public Sink {
   std::function<double()> seconds_;
   std::vector<Json> starts_;             // by rank
   std::map<int, Json> progress_;         // last body of each rank
+  double progress_time_ = 0;             // of the last one, in seconds since 1970
   std::map<int, std::uint64_t> faults_;  // by rank; -1: unknown rank
   std::uint64_t fault_count_ = 0, injection_count_ = 0;
   std::string last_epoch_;

@@ -90,9 +90,18 @@ TerminalSize terminal_size(const std::string& terminal) {
   return result;
 }
 
-std::size_t results_columns() {
+namespace {
+
+/// COLUMNS if it is a whole number, else 0.
+std::size_t columns_variable() {
   std::size_t columns = 0;
-  if (parse_whole(environment("COLUMNS"), columns) && columns > 0) return columns;
+  return parse_whole(environment("COLUMNS"), columns) ? columns : 0;
+}
+
+}  // namespace
+
+std::size_t results_columns() {
+  if (const std::size_t columns = columns_variable(); columns > 0) return columns;
   const std::optional<std::string> terminal = terminal_of(STDOUT_FILENO);
   return static_cast<std::size_t>((terminal ? terminal_size(*terminal) : TerminalSize()).columns);
 }
@@ -118,6 +127,8 @@ ConsoleStyle detect_console_style(ProgressStyle wanted) {
   style.one_terminal = results && messages && is_same_terminal(*results, *messages);
   style.utf8 = locale_is_utf8();
   style.terminal = messages.value_or("");
+  style.results_columns = columns_variable();
+  if (results && style.results_columns == 0) style.results_terminal = *results;
   return style;
 }
 

@@ -8,7 +8,7 @@
 
 namespace egt {
 
-/// Progress display: a bar redrawn in place, one line per epoch, or only the verdict.
+/// Progress display: a bar redrawn in place, one line per 10 s, or only the verdict.
 enum class ProgressStyle { automatic, bar, lines, none };
 
 struct TerminalSize {
@@ -24,6 +24,8 @@ struct ConsoleStyle {
   bool utf8 = false;          ///< emoji are allowed
   std::string terminal = {};  ///< terminal with the progress; empty: none, or fixed `size`
   TerminalSize size = {};
+  std::string results_terminal = {};   ///< terminal with the results; empty: none, or fixed `results_columns`
+  std::size_t results_columns = 0;     ///< its width; 0: lines have no limit
   LogLevel messages = LogLevel::info;  ///< min severity of messages; the verdict is always shown
 };
 

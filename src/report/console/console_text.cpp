@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "egt/core/clock.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/part_report.hpp"
 #include "egt/core/record_text.hpp"
@@ -61,11 +62,6 @@ double fraction_done(const Json& start, const Json& progress) {
   return std::clamp(done, 0.0, 1.0);
 }
 
-std::string hexadecimal_text(const Json& fault) {
-  const std::string expected = text_at(fault, "expected"), actual = text_at(fault, "actual");
-  return expected.empty() && actual.empty() ? "" : fmt::format(": expected {}, actual {}", expected, actual);
-}
-
 }  // namespace
 
 std::string coloured(bool has_colours, Colour colour, const std::string& text) {
@@ -83,21 +79,13 @@ bool several_hosts(const std::vector<Json>& starts) {
   return hosts.size() > 1;
 }
 
-std::string device_label(const Json& start, bool name_host) {
-  const Json& identity = identity_of(start);
-  const char* kind = text_at(identity, "backend") == "cuda" ? "GPU" : "CPU";
-  const int index = value_at<int>(device_of(start), "index").value_or(0);
-  const std::string host = name_host ? fmt::format(" on {}", text_at(identity, "hostname")) : "";
-  return fmt::format("{} {}{}", kind, index, host);
-}
-
 std::string device_text(const Json& start, bool name_host) {
   const Json& device = device_of(start);
   const auto mebibytes = [&](const char* key) {
     return value_at<std::uint64_t>(device, key).value_or(0) / mib;
   };
   const std::string host = name_host ? fmt::format(" on {}", text_at(identity_of(start), "hostname")) : "";
-  return fmt::format("{} ({}): {} MB total, {} MB free{}", device_label(start, false),
+  return fmt::format("{} ({}): {} MB total, {} MB free{}", device_label(identity_of(start), false),
                      text_at(device, "name"), mebibytes("memory_total_bytes"), mebibytes("memory_free_bytes"),
                      host);
 }
@@ -143,20 +131,29 @@ std::string epoch_text(const Json& epoch, std::size_t ranks) {
 std::string fault_text(const Record& record, const Json& start, bool name_host) {
   const Json& fault = record.body;
   const auto rank = value_at<int>(fault, "rank");
-  std::string who = rank ? fmt::format("on rank {}", *rank) : "on an unknown rank";
-  if (!start.is_null())
-    who += fmt::format(" ({}, {})", device_label(start, name_host), text_at(device_of(start), "name"));
-  if (const auto step = value_at<std::int64_t>(fault, "step").value_or(-1); step >= 0)
-    who += fmt::format(", step {}", step);
+  const std::string device = !start.is_null() ? device_identity(identity_of(start), name_host)
+                             : rank           ? fmt::format("on rank {}", *rank)
+                                              : "on an unknown device";
   std::string what = text_at(fault, "kind");
   if (!text_at(fault, "where").empty()) what += " in " + text_at(fault, "where");
+  std::vector<std::string> details;
+  if (value_at<bool>(fault, "provisional").value_or(false)) details.emplace_back("not located yet");
+  if (rank && !start.is_null()) details.push_back(fmt::format("rank {}", *rank));
+  std::vector<std::string> suspects;
+  for (const Json& suspect : member(fault, "suspects")) suspects.push_back(one_line(suspect));
+  if (!suspects.empty()) details.push_back(fmt::format("one of ranks {}", fmt::join(suspects, ", ")));
+  if (const auto step = value_at<std::int64_t>(fault, "step").value_or(-1); step >= 0)
+    details.push_back(fmt::format("step {}", step));
   if (const auto byte = value_at<std::uint64_t>(fault, "offset").value_or(0); byte > 0)
-    what += fmt::format(", byte {}", byte);
+    details.push_back(fmt::format("byte {}", byte));
   const auto count = value_at<std::uint64_t>(fault, "count").value_or(1);
-  if (count > 1) what += fmt::format(", {} elements", count);
-  const bool provisional = value_at<bool>(fault, "provisional").value_or(false);
-  return fmt::format("FAULT{} {}: {}{} (seen by {}, blame {})", provisional ? " to be located" : "", who,
-                     what, hexadecimal_text(fault), text_at(fault, "detector"), text_at(fault, "blame"));
+  if (count > 1) details.push_back(fmt::format("{} elements", count));
+  const std::string expected = text_at(fault, "expected"), actual = text_at(fault, "actual");
+  if (!expected.empty() || !actual.empty())
+    details.push_back(fmt::format("expected {}, actual {}", expected, actual));
+  details.push_back(
+      fmt::format("detected by {}, blame {}", text_at(fault, "detector"), text_at(fault, "blame")));
+  return fmt::format("FAULT {}: {}\n  {}", device, what, fmt::join(details, ", "));
 }
 
 std::string injection_text(const Record& record) {
@@ -235,16 +232,37 @@ std::string line_of(const Record& record, const Json& start, std::size_t ranks, 
   return {};
 }
 
-std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& progress) {
-  const double done = fraction_done(start, progress);
+namespace {
+
+/// "42 %  21 s elapsed, 29 s left, step 120"
+std::string status_text(double done, const Json& progress) {
   const double elapsed = value_at<double>(progress, "elapsed_seconds").value_or(0);
   const std::string left = done > 0 ? format_duration(std::round(elapsed / done - elapsed)) + " left, " : "";
-  const std::string tail =
-      fmt::format("] {:3.0f} %  {} elapsed, {}step {}", 100 * done, format_duration(std::floor(elapsed)),
-                  left, value_at<std::int64_t>(progress, "steps").value_or(0));
+  return fmt::format("{:3.0f} %  {} elapsed, {}step {}", 100 * done, format_duration(std::floor(elapsed)),
+                     left, value_at<std::int64_t>(progress, "steps").value_or(0));
+}
+
+}  // namespace
+
+std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& progress) {
+  const double done = fraction_done(start, progress);
+  const std::string tail = "] " + status_text(done, progress);
   const int cells = std::clamp(style.size.columns - static_cast<int>(tail.size()) - 2, 10, 60);
   const int filled = static_cast<int>(std::lround(done * cells));
   return fmt::format("[{:#<{}}{:-<{}}{}", "", filled, "", cells - filled, tail);
+}
+
+std::string status_line(double time, const Json& start, const std::map<int, Json>& progress,
+                        const std::string& epoch, std::uint64_t faults) {
+  if (progress.empty()) return "";
+  const Json& first = progress.begin()->second;
+  std::string text = utc_at(time) + " " + status_text(fraction_done(start, first), first);
+  if (!epoch.empty()) text += ", " + epoch;
+  std::optional<double> hottest;
+  for (const auto& [rank, body] : progress)
+    if (const auto celsius = current(body, "temperature_c")) hottest = std::max(hottest, celsius);
+  if (hottest) text += fmt::format(", hottest {:.0f} C", *hottest);
+  return fmt::format("{}, {}", text, counted(faults, "fault"));
 }
 
 std::string row_header() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +19,6 @@ enum class Colour { red, green, yellow };
 std::string coloured(bool has_colours, Colour colour, const std::string& text);
 
 std::string banner_text(const ConsoleStyle& style);
-/// "GPU 0"; with several nodes "GPU 0 on node7".
-std::string device_label(const Json& start, bool name_host);
 bool several_hosts(const std::vector<Json>& starts);
 /// "GPU 0 (NVIDIA H200): 143771 MB total, 143204 MB free"
 std::string device_text(const Json& start, bool name_host);
@@ -31,17 +30,23 @@ std::string host_defaults_text(const Json& start);
 std::string memory_text(const std::string& label, std::uint64_t used_bytes, std::uint64_t total_bytes);
 /// "EXTREME EPOCH 0 completed in 4247 ms: .."; omits unmeasured values.
 std::string epoch_text(const Json& epoch, std::size_t ranks);
-/// "FAULT on rank 1 (GPU 1), step 7: .."; `start`: start body of the fault's rank, null if unknown.
+/// "FAULT GPU 1, UUID GPU-1234: memory in block 3", and indented lines with details. `start`: start body of
+/// the fault's rank, null if unknown.
 std::string fault_text(const Record& record, const Json& start, bool name_host);
 /// "Injected on rank 1, step 20: weight, layer 3, bits 0x00000080 (weights of layer 3)"
 std::string injection_text(const Record& record);
 
 /// "step 120, 30 s elapsed, 5.00 GB verified, 402 TFLOP/s, 61 C, 600 W"; omits unmeasured values.
 std::string progress_text(const Json& progress);
-/// One line for a record of any kind. `start`: see fault_text. `ranks`: number of ranks known so far.
+/// Text of a record of any kind, one line except for faults. `start`: see fault_text. `ranks`: number of
+/// ranks known so far.
 std::string line_of(const Record& record, const Json& start, std::size_t ranks, bool name_host);
 /// "[####----] 42 %  21 s elapsed, 29 s left, step 120", fitted to the terminal's width.
 std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& progress);
+/// "2026-01-31T23:59:59.123Z  42 %  21 s elapsed, 29 s left, step 120, EXTREME EPOCH 3 .., 0 faults"; `time`
+/// in seconds since 1970, `progress` by rank.
+std::string status_line(double time, const Json& start, const std::map<int, Json>& progress,
+                        const std::string& epoch, std::uint64_t faults);
 std::string row_header();
 /// Utilization, memory, temperature, power, TFLOP/s, verified bytes and faults of one rank.
 std::string row_text(const std::string& label, const Json& start, const Json& progress, std::uint64_t faults);
@@ -50,9 +55,10 @@ int columns_of(const std::string& text);
 /// The text's first `columns` columns.
 std::string clipped(const std::string& text, int columns);
 
-/// The result's verdict with its reasons, the verified work, and a summary of load and steps.
+/// The table of the devices, the verdict with its reasons, the verified work, and a summary of load and
+/// steps.
 std::string report_text(const Json& result);
-/// Final lines of a run: the verdict with its reasons, the verified work, and a summary of load and steps.
+/// Final lines of a run: as report_text, in the width of the terminal.
 /// Also lists the files, including report.html if it exists and result.json if `has_result`.
 std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
                          const std::string& directory, bool has_result);

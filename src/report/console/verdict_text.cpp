@@ -21,6 +21,7 @@
 #include "egt/core/units.hpp"
 #include "judge/record_schema.hpp"
 #include "report/console/console_text.hpp"
+#include "report/tables/summary.hpp"
 
 namespace egt {
 namespace {
@@ -295,16 +296,6 @@ std::string balance_text(const Json& result) {
                                       range_text(gains, "{:.2f}")));
 }
 
-/// "3 faults", with the number of suppressed repeats.
-std::string fault_count_text(const Json& result) {
-  std::uint64_t repeats = 0;
-  for (const Json& repeat : member(result, "fault_repeats"))
-    repeats += value_at<std::uint64_t>(repeat, "count").value_or(0);
-  const std::size_t count = member(result, "faults").size();
-  const std::string text = counted(count, "fault");
-  return repeats ? fmt::format("{} and {}", text, counted(repeats, "repeat")) : text;
-}
-
 /// One line per restart, since the verdict does not mention transient stalls.
 std::string restarts_text(const Json& result) {
   std::string text;
@@ -340,20 +331,24 @@ bool is_file(const std::string& path) {
 
 /// The lines below the verdict's reasons, each after a newline.
 std::string summary_lines(const Json& result) {
-  std::string text =
-      fmt::format("{}\n{}{}{}{}{}{}{}{}{}{}", restarts_text(result), work_text(result), share_text(result),
-                  vote_text(result), checks_text(result), not_run_text(result), breakdown_text(result),
-                  balance_text(result), power_text(result), pulse_text(result), work_index_text(result));
-  if (const auto seconds = value_at<double>(member(result, "test_summary"), "actual_duration_seconds"))
-    text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));
-  return text + actions_text(result);
+  return fmt::format("{}\n{}{}{}{}{}{}{}{}{}{}", restarts_text(result), work_text(result), share_text(result),
+                     vote_text(result), checks_text(result), not_run_text(result), breakdown_text(result),
+                     balance_text(result), power_text(result), pulse_text(result), work_index_text(result)) +
+         actions_text(result);
+}
+
+/// The table of the devices and an empty line, or nothing.
+std::string device_lines(const Json& result, std::size_t columns) {
+  const std::string table = device_table(result, columns);
+  return table.empty() ? table : table + "\n";
 }
 
 }  // namespace
 
 std::string report_text(const Json& result) {
-  std::string text = fmt::format("Verdict: {} (exit code {})", text_at(result, "verdict"),
-                                 one_line(member(result, "exit_code")));
+  std::string text =
+      device_lines(result, 0) + fmt::format("Verdict: {} (exit code {})", text_at(result, "verdict"),
+                                            one_line(member(result, "exit_code")));
   for (const Json& reason : member(result, "reasons"))
     text += "\n  " + (reason.is_string() ? reason.get<std::string>() : one_line(reason));
   return text + summary_lines(result);
@@ -364,8 +359,9 @@ std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, cons
   const Colour colour = verdict.exit_code == exit_code::pass    ? Colour::green
                         : verdict.exit_code == exit_code::fault ? Colour::red
                                                                 : Colour::yellow;
-  std::string text = coloured(style.results_colour, colour,
-                              fmt::format("Verdict: {} (exit code {})", verdict.name, verdict.exit_code));
+  std::string text = device_lines(result, style.results_columns);
+  text += coloured(style.results_colour, colour,
+                   fmt::format("Verdict: {} (exit code {})", verdict.name, verdict.exit_code));
   for (const std::string& reason : verdict.reasons) text += fmt::format("\n  {}", reason);
   const std::string page = directory + "/report.html";  // removed if it could not be written
   return text + fmt::format("{}\nFiles: {}{}{}/journal.rank*.jsonl", summary_lines(result),

@@ -129,7 +129,7 @@ function namedDevices(result) {
   if (isSelftest(result) || !named.length) return [];
   return [html('h2', {}, 'Named by the checks'), html('ul', { class: 'named' }, named.map((rank) => html('li', {},
     html('b', {}, `rank ${at(rank, 'rank')}`), ' on ', html('b', {}, textAt(rank, 'hostname')), `: ${textAt(rank, 'device', 'name')}`,
-    ['uuid', 'pci_bus_id'].filter((key) => textAt(rank, 'device', key)).flatMap((key) => [', ', html('code', {}, textAt(rank, 'device', key))]),
+    ['uuid', 'pci_bus_id', 'serial'].filter((key) => textAt(rank, 'device', key)).flatMap((key) => [', ', html('code', {}, textAt(rank, 'device', key))]),
     faults(rank) ? ` (${counted(faults(rank), 'fault')})` : ' (lost)')))];
 }
 

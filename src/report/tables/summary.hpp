@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "egt/core/record.hpp"
@@ -11,6 +12,11 @@ namespace egt {
 /// The summary of the result's command; empty if it has none.
 std::string summary_text(const Json& result);
 
+/// A headline and one row per device, for every command: errors, power, temperatures, clock, throttled time,
+/// deviation from the peers' median of training throughput, new corrected memory errors (ECC). Columns
+/// without a value are left out. Of more than 16 devices, those with errors, findings or the largest
+/// deviation are shown. `columns`: width of the terminal; 0: no limit. Empty without ranks.
+std::string device_table(const Json& result, std::size_t columns);
 /// The seeds' table of configurations at one size per workload, then all measurements by workload.
 std::string bench_text(const Json& result);
 /// For `bench --parallel`: all modes of each test, the pipeline stages, and the best mode. Empty if only data

@@ -25,6 +25,17 @@ std::string line_of(const Row& cells, const std::vector<std::size_t>& widths) {
   return line + "\n";
 }
 
+/// Display columns that each column of the table needs, at least `least`. Makes the cells printable.
+std::vector<std::size_t> widths_of(std::vector<Row>& rows, std::size_t least) {
+  std::vector<std::size_t> widths(rows.front().size(), least);
+  for (Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      row[i] = printable(row[i]);
+      widths[i] = std::max(widths[i], width_of(row[i]));
+    }
+  return widths;
+}
+
 }  // namespace
 
 std::string cell(std::optional<double> value, const char* format) {
@@ -33,17 +44,30 @@ std::string cell(std::optional<double> value, const char* format) {
 
 std::string table_text(std::vector<Row> rows) {
   if (rows.empty()) return "";
-  std::vector<std::size_t> widths(rows.front().size(), 3);
-  for (Row& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      row[i] = printable(row[i]);
-      widths[i] = std::max(widths[i], width_of(row[i]));
-    }
+  const std::vector<std::size_t> widths = widths_of(rows, 3);
   std::string text = line_of(rows.front(), widths) + "|";
   for (std::size_t i = 0; i < widths.size(); ++i)
     text += i == 0 ? std::string(widths[i] + 2, '-') + "|" : std::string(widths[i] + 1, '-') + ":|";
   text += "\n";
   for (std::size_t i = 1; i < rows.size(); ++i) text += line_of(rows[i], widths);
+  return text;
+}
+
+std::string plain_table(std::vector<Row> rows, std::size_t columns) {
+  if (rows.empty()) return "";
+  const std::vector<std::size_t> widths = widths_of(rows, 0);
+  std::string text;
+  for (std::size_t first = 1, end = 1; end < widths.size(); first = end) {
+    const auto wider = [&](std::size_t used) { return used + 2 + widths[end]; };
+    std::size_t used = widths[0];
+    do used = wider(used);
+    while (++end < widths.size() && (columns == 0 || wider(used) <= columns));
+    for (const Row& row : rows) {
+      text += fmt::format("{:<{}}", row[0], widths[0]);
+      for (std::size_t i = first; i < end; ++i) text += fmt::format("  {:>{}}", row[i], widths[i]);
+      text += "\n";
+    }
+  }
   return text;
 }
 

@@ -19,6 +19,9 @@ constexpr double unstable_percent = 30;
 /// column is left-aligned, all others right-aligned. Rows have as many cells as the header. Control
 /// characters in cells become '?'. Ends with a newline.
 std::string table_text(std::vector<Row> rows);
+/// The same without borders. Columns that do not fit into `columns` (0: no limit) follow below, after the
+/// first column again.
+std::string plain_table(std::vector<Row> rows, std::size_t columns);
 /// The table below an empty line and its title; empty if it has only the header.
 std::string titled_table(const std::string& title, std::vector<Row> rows);
 

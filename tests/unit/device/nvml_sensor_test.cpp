@@ -136,13 +136,14 @@ TEST(NvmlSensor, TimeCountersWithTheNumbersOf2025) {
 }
 
 TEST(NvmlSensor, TellsLimitsAndLinks) {
-  const NvmlScript script(healthy_gpu + "nvlink.5.up 0\npcie_generation 1\n");
+  const NvmlScript script(healthy_gpu + "nvlink.5.up 0\npcie_generation 1\nserial 1650\n");
   const SensorLimits limits = open_healthy("GPU-fake")->limits();
   EXPECT_DOUBLE_EQ(limits.power_limit_w.value(), 700.0);
   EXPECT_EQ(limits.slowdown_temperature_c, 87.0);
   EXPECT_EQ(limits.shutdown_temperature_c, 92.0);
   EXPECT_EQ(limits.link, "PCIe gen 5 x16, NVLink 17 links");
   EXPECT_EQ(limits.driver_version, "580.1");
+  EXPECT_EQ(limits.serial, "1650");
 }
 
 TEST(NvmlSensor, AnOldDriversPowerIsTheAverage) {

@@ -327,7 +327,8 @@ TEST(Readiness, OfSeveralSuspectsOnlyTheIdleOneIsBlamed) {
   ASSERT_EQ(verdict.reasons.size(), 2u);
   EXPECT_THAT(verdict.reasons[0], HasSubstr("is not being used"));
   EXPECT_THAT(verdict.reasons[1],
-              testing::MatchesRegex("rank 1, step [0-9]+: replica fault in .*; and 66 more replica faults"));
+              testing::MatchesRegex(
+                  "GPU 1, UUID GPU-1: replica fault in .*; rank 1, step [0-9]+; and 66 more replica faults"));
   const Json nodes = build_result(records, verdict)["nodes"];
   EXPECT_EQ(nodes[0]["verdict"], "pass");
   EXPECT_EQ(nodes[1]["verdict"], "fail");

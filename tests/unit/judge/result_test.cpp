@@ -31,8 +31,8 @@ TEST(Result, HasEveryFieldOfTheContract) {
   for (const char* key :
        {"rank", "local_rank", "hostname", "backend", "device", "numa_node", "steps", "batch"})
     EXPECT_TRUE(result["ranks"][0].contains(key)) << key;
-  for (const char* key : {"index", "name", "uuid", "pci_bus_id", "memory_total_bytes", "compute_capability",
-                          "power_limit_w", "link"})
+  for (const char* key : {"index", "name", "uuid", "pci_bus_id", "serial", "memory_total_bytes",
+                          "compute_capability", "power_limit_w", "link"})
     EXPECT_TRUE(result["ranks"][0]["device"].contains(key)) << key;
 }
 

@@ -111,7 +111,7 @@ constexpr const char* silent_of_node2 =
 constexpr const char* vanished_1 =
     "rank 1 on node1 vanished: its process ended without a word, in train: sums, step 20";
 constexpr const char* slow_1 = "rank 1 on node1: step time 5.2 % above the median of its peers";
-constexpr const char* fault_1 = "rank 1, step 40: memory fault in block 3";
+constexpr const char* fault_1 = "GPU 1, UUID GPU-1: memory fault in block 3; rank 1, step 40";
 
 std::vector<Fixture> losses_and_restarts() {
   const auto stuck = Loss::How::stuck, silent = Loss::How::silent, vanished = Loss::How::vanished;
@@ -345,17 +345,17 @@ std::vector<Fixture> injections() {
        with(one("xid:rank=1,step=20"), {fault_of("xid", 1)}),
        "fault",
        1,
-       {says_nothing, "rank 1, step 40: xid fault"}},
+       {says_nothing, "GPU 1, UUID GPU-1: xid fault; rank 1, step 40"}},
       {"xid of another rank",
        with(one("xid:rank=0,step=20"), {fault_of("xid", 1)}),
        "fault",
        1,
-       {says_nothing, "rank 1, step 40: xid fault", missed("xid on rank 0, step 20")}},
+       {says_nothing, "GPU 1, UUID GPU-1: xid fault; rank 1, step 40", missed("xid on rank 0, step 20")}},
       {"ecc",
        with(one("ecc:rank=1,step=20"), {fault_of("ecc", 1)}),
        "fault",
        1,
-       {says_nothing, "rank 1, step 40: ecc fault"}},
+       {says_nothing, "GPU 1, UUID GPU-1: ecc fault; rank 1, step 40"}},
       {"ecc unseen",
        one("ecc:rank=1,step=20"),
        "incomplete",

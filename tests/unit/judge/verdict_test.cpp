@@ -109,14 +109,15 @@ TEST(Verdict, AFaultNamesRankStepAndPlace) {
   records.push_back(fault(1, 40));
   const Verdict verdict = judge(records);
   expect(verdict, "fault", 1);
-  EXPECT_THAT(verdict.reasons, Contains("rank 1, step 40: memory fault in block 3"));
+  EXPECT_THAT(verdict.reasons, Contains("GPU 1, UUID GPU-1: memory fault in block 3; rank 1, step 40"));
 }
 
 TEST(Verdict, AReasonHasTheStepOfTheFaultAndNotOfItsCheck) {
   auto records = good_run(2);
   records.push_back(fault(1, 40));
   records.back().step = 42;  // the step of the check that reported it
-  EXPECT_THAT(judge(records).reasons, Contains("rank 1, step 40: memory fault in block 3"));
+  EXPECT_THAT(judge(records).reasons,
+              Contains("GPU 1, UUID GPU-1: memory fault in block 3; rank 1, step 40"));
 }
 
 TEST(Verdict, AFaultOfNobodyKnownIsAFault) {
@@ -159,8 +160,8 @@ TEST(Verdict, AFailedDeviceIsAFaultOfItsRankAlone) {
   const Verdict verdict = judge(records);
   expect(verdict, "fault", 1);
   EXPECT_THAT(verdict.reasons,
-              ElementsAre("rank 1, step 12: device-error fault in CUDA could not copy memory: uncorrectable "
-                          "ECC error (cudaErrorECCUncorrectable)"));
+              ElementsAre("GPU 1, UUID GPU-1: device-error fault in CUDA could not copy memory: "
+                          "uncorrectable ECC error (cudaErrorECCUncorrectable); rank 1, step 12"));
 }
 
 TEST(Verdict, AnEndByADeviceErrorIsAFaultEvenIfItsRecordIsLost) {
@@ -432,22 +433,24 @@ TEST(Verdict, FaultsOfOneRankAndKindAreOneReason) {
     records.push_back(fault(0, 9));
     records.back().body.update({{"rank", nullptr}, {"suspects", suspects}});
   }
-  EXPECT_THAT(judge(records).reasons,
-              ElementsAre("rank 1, step 7: memory fault in block 3; and 2 more memory faults",
-                          "rank 2, step 8: memory fault in block 3",
-                          "rank not known, step 9: memory fault in block 3",
-                          "rank not known, step 9: memory fault in block 3"));
+  EXPECT_THAT(
+      judge(records).reasons,
+      ElementsAre("GPU 1, UUID GPU-1: memory fault in block 3; rank 1, step 7; and 2 more memory faults",
+                  "GPU 2, UUID GPU-2: memory fault in block 3; rank 2, step 8",
+                  "rank not known: memory fault in block 3; step 9",
+                  "rank not known: memory fault in block 3; step 9"));
 }
 
 TEST(Verdict, FaultsHeldBackAreTold) {
   auto records = good_run(2);
   records.push_back(fault(1));
   hold_back(records, "memory", 1, 8112);
-  EXPECT_THAT(judge(records).reasons,
-              Contains("rank 1, step 40: memory fault in block 3; and 8112 more memory faults"));
+  EXPECT_THAT(
+      judge(records).reasons,
+      Contains("GPU 1, UUID GPU-1: memory fault in block 3; rank 1, step 40; and 8112 more memory faults"));
   records = good_run(2);
   hold_back(records, "memory", 1, 1);
-  EXPECT_THAT(judge(records).reasons, Contains("rank 1; and 1 more memory fault"));
+  EXPECT_THAT(judge(records).reasons, Contains("GPU 1, UUID GPU-1; rank 1; and 1 more memory fault"));
 }
 
 TEST(Verdict, AFoundInjectionIsAFaultThatSaysSoFirst) {
@@ -457,7 +460,8 @@ TEST(Verdict, AFoundInjectionIsAFaultThatSaysSoFirst) {
   records.push_back(fault(1));
   const Verdict verdict = judge(records);
   expect(verdict, "fault", 1);
-  EXPECT_THAT(verdict.reasons, ElementsAre(says_nothing, "rank 1, step 40: memory fault in block 3"));
+  EXPECT_THAT(verdict.reasons,
+              ElementsAre(says_nothing, "GPU 1, UUID GPU-1: memory fault in block 3; rank 1, step 40"));
   EXPECT_EQ(verdict.injections.size(), 1u);
 }
 

@@ -73,15 +73,65 @@ TEST_F(ConsoleTest, TheReportIsTheSeedsInTheirOrder) {
             "\n"
             "GPU 0 Memory: 129394/143771 MB (90.0%)\n"
             "\n"
+            "PASS  node1  2x NVIDIA H200  31 s  0 errors\n"
+            "GPU  errors  power W avg/limit  ECC new\n"
+            "0         0          600 / 700        0\n"
+            "1         0          600 / 700        0\n"
+            "\n"
             "Verdict: pass (exit code 0)\n"
             "  all planned work was done and verified on 2 ranks\n"
             "  Verified: 2 TFLOP of GEMMs, 6 weight consistency checks, 10.0 GB of memory\n"
-            "  0 faults in 31 s\n"
             "Files: r1/result.json, r1/journal.rank*.jsonl\n");
   EXPECT_EQ(messages_.str(),
             "EXTREME EPOCH 0 completed in 4247 ms: 48220 samples/s, 402 TFLOP/s per rank, loss 0.125, "
             "all-reduce 231 GB/s, bf16\n")
       << "progress";
+}
+
+TEST_F(ConsoleTest, TheTableFollowsItsTerminal) {
+  int master = -1, window = -1;
+  winsize size{.ws_row = 24, .ws_col = 30, .ws_xpixel = 0, .ws_ypixel = 0};
+  ASSERT_EQ(::openpty(&master, &window, nullptr, nullptr, &size), 0);
+  Console one = console({.results_terminal = ::ttyname(window)});
+  const auto records = fixtures::good_run(2);
+  one.on_verdict(judge(records), build_result(records, judge(records)), "r1");
+  EXPECT_THAT(results_.str(), HasSubstr("GPU  errors    power W\n")) << results_.str();
+  ::close(window);
+  ::close(master);
+}
+
+TEST_F(ConsoleTest, WithoutATerminalALineIsPrintedEveryTenSeconds) {
+  Console one = console({});
+  one.on_start(starts(2));
+  for (now_ = 0; now_ < 39; now_ += 0.5) {  // an epoch and a progress record per half second
+    Record next = epoch(0);
+    next.body["epoch"] = static_cast<int>(2 * now_);
+    Record progress = fixtures::progress(1);
+    progress.body["telemetry"]["temperature_c"] = {{"avg", 60.0}, {"last", 71.0}};
+    for (const Record& record : {next, fixtures::progress(0), progress}) (void)one.write(record);
+    if (now_ == 5) (void)one.write(fixtures::fault(1));
+    (void)one.flush();
+  }
+  std::vector<std::string> lines;
+  std::istringstream text(messages_.str());
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 6u) << messages_.str();
+  EXPECT_THAT(lines[0], testing::StartsWith("EXTREME EPOCH 0 completed in 4247 ms"))
+      << "the first one at once";
+  EXPECT_THAT(lines[1], testing::StartsWith("FAULT"));
+  EXPECT_EQ(
+      lines[3],
+      "1970-01-01T00:17:10.500Z  51 %  30 s elapsed, 30 s left, step 100, EXTREME EPOCH 20 completed in "
+      "4247 ms: 48220 samples/s, 402 TFLOP/s per rank, loss 0.125, all-reduce 231 GB/s, bf16, hottest "
+      "71 C, 1 fault");
+  messages_.str("");
+  now_ += 60;
+  (void)one.flush();
+  EXPECT_THAT(messages_.str(), HasSubstr(" step 100, EXTREME EPOCH 77 "));
+  messages_.str("");
+  now_ += 60;
+  (void)one.flush();
+  EXPECT_EQ(messages_.str(), "") << "there is nothing new";
 }
 
 TEST_F(ConsoleTest, AResultThatCouldNotBeWrittenIsNotAmongTheFiles) {
@@ -124,32 +174,44 @@ TEST_F(ConsoleTest, AFaultThatIsToldBeforeItIsLocatedSaysSo) {
   Record first = fixtures::fault(1, 40);
   first.body["provisional"] = true;
   (void)one.write(first);
-  EXPECT_THAT(messages_.str(),
-              testing::StartsWith("FAULT to be located on rank 1 (GPU 1, NVIDIA H200), step 40"));
+  EXPECT_THAT(messages_.str(), HasSubstr("\n  not located yet, rank 1, step 40"));
 }
 
-TEST_F(ConsoleTest, AFaultIsAMessageWithRankDeviceAndStep) {
+TEST_F(ConsoleTest, AFaultBeginsWithItsDevice) {
   Console one = console({});
-  one.on_start(starts(2));
+  std::vector<Json> bodies = starts(3);
+  bodies[1]["identity"]["device"]["pci_bus_id"] = "00000000:18:00.0";
+  bodies[1]["identity"]["device"]["serial"] = "1650";
+  bodies[2]["identity"]["device"].update({{"name", "AMD EPYC"}, {"uuid", nullptr}});
+  bodies[2]["identity"]["backend"] = "host";
+  one.on_start(bodies);
   const std::string before = results_.str();
   (void)one.write(fixtures::fault(1, 40));
-  EXPECT_EQ(
-      messages_.str(),
-      "FAULT on rank 1 (GPU 1, NVIDIA H200), step 40: memory in block 3, byte 4096: expected 0x0, actual 0x1 "
-      "(seen by patrol, blame certain)\n");
+  EXPECT_EQ(messages_.str(),
+            "FAULT GPU 1, UUID GPU-1, PCI 00000000:18:00.0, serial 1650: memory in block 3\n"
+            "  rank 1, step 40, byte 4096, expected 0x0, actual 0x1, detected by patrol, blame certain\n");
   EXPECT_EQ(results_.str(), before);
   messages_.str("");
   Record of_step = fixtures::fault(1, 40);
   of_step.body["offset"] = 0;
   (void)one.write(of_step);
-  EXPECT_THAT(messages_.str(), HasSubstr("memory in block 3: expected"));
+  EXPECT_THAT(messages_.str(), HasSubstr("step 40, expected"));
+  messages_.str("");
+  Record of_suspects = fixtures::fault(-1, 40);
+  of_suspects.body["suspects"] = {0, 2};
+  for (const Record& record : {fixtures::fault(2), fixtures::fault(7), of_suspects}) (void)one.write(record);
+  EXPECT_THAT(messages_.str(), HasSubstr("FAULT CPU 2 (AMD EPYC): memory in block 3\n  rank 2, step 40,"));
+  EXPECT_THAT(messages_.str(), HasSubstr("FAULT on rank 7: memory in block 3\n  step 40,"))
+      << "no start record";
+  EXPECT_THAT(messages_.str(),
+              HasSubstr("FAULT on an unknown device: memory in block 3\n  one of ranks 0, 2,"));
 }
 
 TEST_F(ConsoleTest, EachStreamHasColoursOfItsOwn) {
   Console messages = console({.messages_colour = true});
   (void)messages.write(fixtures::fault(-1));
   messages.on_verdict({"pass", 0, {"why"}}, Json::object(), "d");
-  EXPECT_THAT(messages_.str(), testing::StartsWith("\x1b[31mFAULT on an unknown rank"));
+  EXPECT_THAT(messages_.str(), testing::StartsWith("\x1b[31mFAULT on an unknown device"));
   EXPECT_THAT(messages_.str(), testing::EndsWith("\x1b[0m\n"));
   EXPECT_THAT(results_.str(), Not(HasSubstr("\x1b")));
   messages_.str("");
@@ -173,7 +235,7 @@ TEST_F(ConsoleTest, AFloodOfFaultsIsCutShort) {
   Console one = console({});
   for (int i = 0; i < 1000; ++i) (void)one.write(fixtures::fault(0, i));
   const std::string text = messages_.str();
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 51);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2 * 50 + 1);
 }
 
 TEST_F(ConsoleTest, TheAddressOfTheLivePageIsPrintedInEveryStyle) {
@@ -203,17 +265,21 @@ TEST_F(ConsoleTest, TheLevelChoosesMessagesButNeverTheVerdict) {
     messages_.str("");
     results_.str("");
     Console one = console({.messages = level});
-    for (const Record& record : {notice("info"), notice("warning"), fixtures::fault(0)})
+    one.on_start(starts(1));
+    for (const Record& record :
+         {notice("info"), notice("warning"), fixtures::fault(0), epoch(0), fixtures::progress(0)})
       (void)one.write(record);
+    now_ += 20;
+    (void)one.flush();
     one.on_verdict({"fault", 1, {"why"}}, Json::object(), "d");
     EXPECT_THAT(results_.str(), HasSubstr("Verdict: fault (exit code 1)\n  why\n"));
     const std::string text = messages_.str();
     return std::count(text.begin(), text.end(), '\n');
   };
-  EXPECT_EQ(reported(LogLevel::debug), 3);
-  EXPECT_EQ(reported(LogLevel::info), 3);
-  EXPECT_EQ(reported(LogLevel::warning), 2);
-  EXPECT_EQ(reported(LogLevel::error), 1);
+  EXPECT_EQ(reported(LogLevel::debug), 6);
+  EXPECT_EQ(reported(LogLevel::info), 6) << "a fault has two lines";
+  EXPECT_EQ(reported(LogLevel::warning), 3);
+  EXPECT_EQ(reported(LogLevel::error), 2);
   EXPECT_THAT(messages_.str(), testing::StartsWith("FAULT"));
   EXPECT_EQ(reported(LogLevel::off), 0);
 }

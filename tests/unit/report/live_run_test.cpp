@@ -84,7 +84,7 @@ TEST(LiveRun, IsRunningAndNeverAPassUntilAFault) {
   LiveRun other = live();
   for (const Record& record : {start(0, 2), start(1, 2), fault(1)}) ASSERT_TRUE(other.write(record).ok());
   EXPECT_EQ(Json::parse(text_of(other, LiveRun::result))["verdict"], "fault");
-  EXPECT_THAT(other.trouble(), HasSubstr("fault\nrank 1"));
+  EXPECT_THAT(other.trouble(), HasSubstr("fault\nGPU 1, UUID GPU-1: "));
   EXPECT_EQ(Json::parse(text_of(other, LiveRun::data))["result"]["verdict"], "fault");
 }
 

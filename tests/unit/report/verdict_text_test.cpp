@@ -40,7 +40,7 @@ TEST(VerdictText, TheLastLinesTellChecksAndRepeats) {
   EXPECT_THAT(reported, HasSubstr("\n  Power: 686 to 689 W on average of 700 W (98.0 to 98.4 %)\n"));
   EXPECT_THAT(reported, HasSubstr("\n  Work index: 1.21 to 1.31 (extreme 0.65, products 0.20); 1 is "
                                   "one part after the other, each as fast as alone\n"));
-  EXPECT_THAT(reported, HasSubstr("\n  0 faults and 8112 repeats in "));
+  EXPECT_THAT(reported, HasSubstr("FAULT  node1  2x NVIDIA H200  31 s  8112 errors\n"));
 }
 
 TEST(VerdictText, NodesWithTheSameActionShareALine) {
