@@ -43,6 +43,7 @@ std::unique_ptr<RunPurpose> make_loadtest();
 std::unique_ptr<RunPurpose> make_selftest();
 Result<int> run_compare(const Options& options);
 Result<int> run_report(const Options& options);
+Result<int> run_watch(const Options& options);
 Result<int> run_reproduce(const Options& options, MpiSession& mpi, Control& control,
                           Clock::time_point started);
 Result<int> run_devices(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started);

@@ -82,6 +82,7 @@ std::string defaults_of(const OptionRule& rule, std::string_view command,
 std::string_view path_of(std::string_view command) {
   return command == "compare"     ? " FILE FILE.."
          : command == "report"    ? " DIR"
+         : command == "watch"     ? " DIR"
          : command == "reproduce" ? " FILE"
                                   : "";
 }

@@ -30,6 +30,8 @@ const std::vector<CommandRow>& command_rows() {
       {"report", of_report,
        "judge the run of a directory from its journals, also after a crash, and write its result",
        "extreme_gpu_trainer report DIR", false, nullptr, nullptr, run_report},
+      {"watch", of_watch, "show a running job in a terminal until it ends, from its run directory",
+       "extreme_gpu_trainer watch DIR", false, nullptr, nullptr, run_watch},
       {"reproduce", of_reproduce,
        "repeat the kept operation of a fault on every rank's device: failed N of 100",
        "mpirun -np 2 extreme_gpu_trainer reproduce FILE", false, nullptr, run_reproduce},

@@ -15,8 +15,8 @@
 namespace egt {
 
 constexpr Commands of_burn = 1, of_verify = 2, of_links = 4, of_bench = 8, of_selftest = 16, of_compare = 32,
-                   of_report = 64, of_devices = 128, of_loadtest = 256, of_reproduce = 512;
-constexpr Commands of_all = 1023;
+                   of_report = 64, of_devices = 128, of_loadtest = 256, of_reproduce = 512, of_watch = 1024;
+constexpr Commands of_all = 2047;
 constexpr Commands of_load = of_burn | of_verify | of_selftest;       ///< commands that run all parts
 constexpr Commands of_training = of_load | of_bench;                  ///< commands that train
 constexpr Commands of_runs = of_training | of_links | of_loadtest;    ///< commands that measure or load

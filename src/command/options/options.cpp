@@ -93,8 +93,8 @@ Status check_command(const std::string& name) {
                            command_list()));
 }
 
-/// The first positional argument is the command, the second one is the path of report or reproduce, and
-/// compare uses all others as files. Additional ones are errors.
+/// The first positional argument is the command, the second one is the path of report, watch or reproduce,
+/// and compare uses all others as files. Additional ones are errors.
 Status take_command(const Rules& rules, const std::vector<std::string>& rest, Options& options) {
   const auto is_option = [](const std::string& text) { return text.starts_with("-"); };
   if (const auto option = std::find_if(rest.begin(), rest.end(), is_option); option != rest.end())
@@ -103,15 +103,17 @@ Status take_command(const Rules& rules, const std::vector<std::string>& rest, Op
   EGT_TRY(check_command(rest[0]));
   options.command = rest[0];
   if (options.command == "compare") return take_files({rest.begin() + 1, rest.end()}, options);
-  const bool is_report = options.command == "report",
-             takes_path = is_report || options.command == "reproduce";
+  const bool takes_file = options.command == "reproduce",
+             takes_path = takes_file || options.command == "report" || options.command == "watch";
   const std::size_t most = takes_path ? 2 : 1;
   if (rest.size() > most) return unexpected(rules, rest[most]);
   if (!takes_path) return {};
   if (rest.size() < 2 || rest[1].empty())
-    return wrong(is_report ? "report: name the directory of a run, as in: extreme_gpu_trainer report DIR"
-                           : "reproduce: name a file of a run's folder reproduce, as in: extreme_gpu_trainer "
-                             "reproduce FILE");
+    return wrong(takes_file
+                     ? "reproduce: name a file of a run's folder reproduce, as in: extreme_gpu_trainer "
+                       "reproduce FILE"
+                     : fmt::format("{0}: name the directory of a run, as in: extreme_gpu_trainer {0} DIR",
+                                   options.command));
   options.path = rest[1];
   return {};
 }

@@ -75,7 +75,7 @@ struct CompareOptions {
 
 struct Options {
   std::string command = "burn";  ///< a name in command_rows of command/options/option_table.hpp
-  std::string path;              ///< of "report" the run directory, of "reproduce" the file; else empty
+  std::string path;  ///< of "report" and "watch" the run directory, of "reproduce" the file; else empty
   std::optional<std::string>
       message;  ///< text of --help, --version or --print-config: print it with a newline and exit 0
   CommonOptions common;

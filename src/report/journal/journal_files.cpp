@@ -60,7 +60,8 @@ Result<std::vector<JournalFile>> find_journals(const std::string& directory) {
   return journals;
 }
 
-Status for_each_line(const std::string& path, const std::function<Status(JournalLine&)>& take) {
+Status for_each_line(const std::string& path, const std::function<Status(JournalLine&)>& take,
+                     std::int64_t* from) {
   std::error_code error;
   // Opening a pipe could block forever, and a device is endless.
   if (const auto kind = fs::status(path, error).type(); kind != fs::file_type::regular)
@@ -69,6 +70,8 @@ Status for_each_line(const std::string& path, const std::function<Status(Journal
                         kind == fs::file_type::not_found ? "cannot be read" : "is no regular file")};
   std::ifstream file(path, std::ios::binary);
   if (!file) return {StatusCode::unavailable, fmt::format("{}: cannot be read", path)};
+  std::int64_t at = from ? *from : 0;  // of the chunk
+  file.seekg(at);
   JournalLine line;
   std::string chunk(read_bytes, '\0');
   while (file) {
@@ -81,9 +84,12 @@ Status for_each_line(const std::string& path, const std::function<Status(Journal
       if (end == got.size()) break;
       line.has_newline = true;
       EGT_TRY(take_line(line, take));
+      if (from) *from = at + static_cast<std::int64_t>(begin);
     }
+    at += static_cast<std::int64_t>(got.size());
   }
   if (file.bad()) return {StatusCode::io_error, fmt::format("{}: cannot be read to its end", path)};
+  if (from) return {};
   line.has_newline = false;
   return take_line(line, take);
 }

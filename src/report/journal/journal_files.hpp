@@ -28,7 +28,9 @@ struct JournalLine {
 };
 
 /// Passes every non-empty line of the file to `take`; an oversized line is cut. unavailable: the file cannot
-/// be opened or is not regular; io_error.
-Status for_each_line(const std::string& path, const std::function<Status(JournalLine&)>& take);
+/// be opened or is not regular; io_error. `from`, if not null: the byte to start at, afterwards the one after
+/// the last whole line; an incomplete last line is not passed, since its writer may complete it.
+Status for_each_line(const std::string& path, const std::function<Status(JournalLine&)>& take,
+                     std::int64_t* from = nullptr);
 
 }  // namespace egt

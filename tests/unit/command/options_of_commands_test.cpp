@@ -46,6 +46,7 @@ TEST(Options, EveryCommandUsesAnOptionOrRefusesIt) {
   const std::map<std::string, Names> used = {
       {"compare", {"config", "help", "output", "price", "print-config", "tolerance", "version"}},
       {"report", {"config", "help", "nodes-file", "print-config", "version"}},
+      {"watch", {"config", "help", "print-config", "version"}},
       {"reproduce", {"backend", "config", "devices", "help", "print-config", "version"}},
       {"devices", {"backend", "config", "help", "print-config", "version"}}};
   const std::map<std::string, Names> unused = {{"links", {"seed"}}, {"selftest", {"serve", "inject"}}};
@@ -54,7 +55,8 @@ TEST(Options, EveryCommandUsesAnOptionOrRefusesIt) {
   for (const CommandRow& command : command_rows()) {
     const std::string name(command.name);
     std::vector<std::string> arguments = {name};
-    if (name == "report" || name == "compare" || name == "reproduce") arguments.emplace_back("x");
+    if (name == "report" || name == "watch" || name == "compare" || name == "reproduce")
+      arguments.emplace_back("x");
     for (const OptionRule& rule : rules) {
       if (rule.name == "help" || rule.name == "version") continue;  // these end the parsing
       std::vector<std::string> asked = arguments;
@@ -184,6 +186,8 @@ TEST(Options, AReportNeedsOneDirectory) {
   const std::string missing = "report: name the directory of a run, as in: extreme_gpu_trainer report DIR";
   EXPECT_EQ(refused({"report"}), missing);
   EXPECT_EQ(refused({"report", ""}), missing);
+  EXPECT_EQ(good({"watch", "a/run"}).path, "a/run");
+  EXPECT_EQ(refused({"watch"}), "watch: name the directory of a run, as in: extreme_gpu_trainer watch DIR");
   EXPECT_EQ(refused({"report", "a", "b"}), "'b': unexpected argument; --help shows how to call");
   EXPECT_EQ(refused({"report", "a", "--steps", "5"}),
             "--steps: the command report has no such option (burn and bench have)");
