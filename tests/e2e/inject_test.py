@@ -1,5 +1,7 @@
 """An injected fault for each detector of wrong data: detected once, blamed on the right rank, and never a passing run. Every
 kind: selftest_test.py, and on every rank tests/mpi/training_checks_test.cpp."""
+import re
+
 from program import *
 
 NETWORK = ["--layers", "64,96,64,32", "--batch", "32"]

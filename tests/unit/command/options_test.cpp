@@ -162,7 +162,7 @@ TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
   EXPECT_EQ(refused({"--frobnicate", "5"}), "--frobnicate: unknown option; --help lists what is known");
   EXPECT_EQ(refused({"train"}),
             "'train': unknown command; use one of burn, verify, links, bench, loadtest, selftest, compare, "
-            "report, reproduce, devices");
+            "report, watch, reproduce, devices");
   EXPECT_EQ(refused({"brun"}).find("'brun': unknown command; did you mean burn? use one of burn"), 0u);
   EXPECT_EQ(refused({"--duratoin=5s"}),
             "--duratoin=5s: unknown option; did you mean --duration? --help lists what is known");

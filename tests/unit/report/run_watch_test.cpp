@@ -23,9 +23,9 @@ using testing::HasSubstr;
 /// A run directory whose journals grow while it is watched.
 class RunWatchTest : public testing::Test {
  protected:
-  RunWatchTest() {
+  static fs::path new_directory() {
     std::string name = fs::temp_directory_path() / "egt_watch_XXXXXX";
-    directory_ = mkdtemp(name.data());
+    return mkdtemp(name.data());
   }
   ~RunWatchTest() override { fs::remove_all(directory_); }
 
@@ -69,7 +69,7 @@ class RunWatchTest : public testing::Test {
     return text;
   }
 
-  fs::path directory_;
+  const fs::path directory_ = new_directory();
   double now_ = 0;
   std::string error_;
   std::ostringstream out_;
