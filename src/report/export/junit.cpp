@@ -12,7 +12,7 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
-#include "report/console/console_text.hpp"
+#include "egt/core/record_text.hpp"
 #include "report/export/result_files.hpp"
 
 namespace egt {
@@ -71,7 +71,7 @@ std::string place_text(const Json& result, const Json& evidence) {
   std::vector<std::string> places;
   for (const Json& one : member(result, "ranks"))
     if (std::find(of.begin(), of.end(), member(one, "rank")) != of.end())
-      places.push_back(fmt::format("{}, {}{}", device_label({{"identity", one}}, false),
+      places.push_back(fmt::format("{}, {}{}", device_label(one, false),
                                    reported(one, {{"rank", "rank "}, {"hostname", " on "}}),
                                    reported(member(one, "device"), {{"uuid", ", device "}})));
   if (places.size() > max_places) {
