@@ -55,19 +55,10 @@ constexpr std::array<Column, 8> columns = {{{"compute_ms", "train", "compute_ms"
                                             {"temperature_c", nullptr, "temperature_c"},
                                             {"sm_clock_mhz", nullptr, "sm_clock_mhz"}}};
 
-/// Shorter passes are dominated by launch overhead, and on the host by other processes' cache use. With 0.2
-/// ms passes, two equal ranks differed by 8 % for a minute while a compiler ran.
-constexpr double shortest_pass_ms = 2;
-
 constexpr double corrected_least = 100, corrected_ratio = 10;
 
-/// Corrected ECC errors since the start of the run; std::nullopt if the device does not count them.
 std::optional<double> new_corrected(const Json& body) {
-  const Json& counter = member(member(body, "counters"), "ecc_corrected");
-  if (member(counter, "after").is_null()) return std::nullopt;
-  double sum = 0;
-  for (const Json& by : member(counter, "moved")) sum += by.is_number() ? by.get<double>() : 0;
-  return sum;
+  return new_errors(member(body, "counters"), "ecc_corrected");
 }
 
 double percent_more_time(double deviation) {
@@ -93,6 +84,14 @@ std::string whom(const PeerStanding& standing) {
 }
 
 }  // namespace
+
+std::optional<double> new_errors(const Json& counters, const char* name) {
+  const Json& counter = member(counters, name);
+  if (member(counter, "after").is_null()) return std::nullopt;
+  double sum = 0;
+  for (const Json& by : member(counter, "moved")) sum += by.is_number() ? by.get<double>() : 0;
+  return sum;
+}
 
 std::vector<Finding> PeerReview::add(const Record& record) {
   if (record.kind == RecordKind::start) start(record);

@@ -6,6 +6,7 @@
 
 #include "egt/core/json_access.hpp"
 #include "egt/core/text.hpp"
+#include "judge/history.hpp"
 #include "judge/version.hpp"
 #include "report/compare/comparison_parts.hpp"
 
@@ -42,13 +43,12 @@ std::string short_text(const Json& value) {
 
 /// Options that differ between two results of one command, except for duration and location.
 std::string other_options(const Json& one, const Json& first) {
-  const std::set<std::string> without_effect = {"command", "devices", "duration", "steps", "seed", "io-dir"};
-  const Json& options = member(one, "options");
+  const Json options = options_with_effect(member(one, "options"));
   if (!options.is_object() || !member(first, "options").is_object()) return "";
   if (text_at(one, "command") != text_at(first, "command")) return "";
   std::vector<std::string> differing;
   for (const auto& [name, value] : options.items())
-    if (!without_effect.contains(name) && value != member(first["options"], name))
+    if (name != "duration" && name != "steps" && value != member(first["options"], name))
       differing.push_back(
           fmt::format("--{} {} ({})", name, short_text(value), short_text(member(first["options"], name))));
   return list_text(differing);
