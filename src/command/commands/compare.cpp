@@ -1,14 +1,17 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
 
 #include "command/commands.hpp"
+#include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/text.hpp"
 #include "judge/result.hpp"
 #include "report/compare/comparison.hpp"
+#include "report/history/history_files.hpp"
 
 namespace egt {
 namespace {
@@ -77,10 +80,30 @@ Status check_output(const std::string& output, const std::vector<std::string>& i
   return {};
 }
 
+/// Shows the past of every GPU in the directory.
+Result<int> compare_history(const std::string& directory, const std::string& output) {
+  EGT_TRY_ASSIGN(const History history, read_history(directory));
+  for (const std::string& problem : history.problems)
+    fmt::print(stderr, "extreme_gpu_trainer: {}\n", problem);
+  const std::vector<GpuHistory> gpus = review_history(history.lines);
+  std::cout << history_text(gpus) << std::flush;
+  const bool reported = std::cout.good();
+  if (!output.empty()) EGT_TRY(write_atomically(output, result_text(history_json(gpus))));
+  if (!reported) return unreadable("standard output cannot be written");
+  const auto has_findings = [](const GpuHistory& gpu) { return !gpu.findings.empty(); };
+  if (std::any_of(gpus.begin(), gpus.end(), has_findings)) return exit_code::degraded;
+  const auto is_judged = [](const GpuHistory& gpu) {
+    return std::any_of(gpu.rates.begin(), gpu.rates.end(),
+                       [](const RateHistory& rate) { return rate.decline.has_value(); });
+  };
+  return std::any_of(gpus.begin(), gpus.end(), is_judged) ? exit_code::pass : exit_code::incomplete;
+}
+
 }  // namespace
 
 Result<int> run_compare(const Options& options) {
   const std::string& output = options.common.output;
+  if (!options.common.history.empty()) return compare_history(options.common.history, output);
   EGT_TRY(check_output(output, options.compare.files));
   std::vector<ComparedFile> files = read_files(options.compare.files);
   for (const ComparedFile& file : files)

@@ -492,6 +492,11 @@ Rules common_rules(CommonOptions& common, RunOptions& run) {
       {"expect", of_runs, expect_help(), expect(run), Scope::config},
       {"write-expect", of_devices, "write a file for --expect\nIt has the values of rank 0's node.",
        text(common.write_expect, "PATH", "the path of a file"), Scope::config},
+      {"history", of_burn | of_compare,
+       "a line per GPU and run; slower GPUs are degraded\nburn adds its run to DIR and compares each GPU "
+       "with its own "
+       "past. compare shows it.",
+       text(common.history, "DIR", "the path of a directory"), Scope::config},
       {"serve", of_injections,
        "serve the live page, /metrics and /healthz\nOn rank 0 at http://127.0.0.1:PORT/. An address that "
        "other hosts reach needs EGT_SERVE_TOKEN.",

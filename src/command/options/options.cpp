@@ -76,15 +76,6 @@ Status split_command_line(const Rules& rules, const std::vector<std::string>& ar
   return {};
 }
 
-Status take_files(std::vector<std::string> files, Options& options) {
-  if (files.empty() || std::find(files.begin(), files.end(), "") != files.end())
-    return wrong(
-        "compare: name result files or directories of runs, as in: extreme_gpu_trainer compare A.json "
-        "B.json");
-  options.compare.files = std::move(files);
-  return {};
-}
-
 Status check_command(const std::string& name) {
   if (knows(name, of_all)) return {};
   std::vector<std::string> names;
@@ -102,7 +93,10 @@ Status take_command(const Rules& rules, const std::vector<std::string>& rest, Op
   if (rest.empty()) return {};
   EGT_TRY(check_command(rest[0]));
   options.command = rest[0];
-  if (options.command == "compare") return take_files({rest.begin() + 1, rest.end()}, options);
+  if (options.command == "compare") {
+    options.compare.files.assign(rest.begin() + 1, rest.end());
+    return {};
+  }
   const bool takes_file = options.command == "reproduce",
              takes_path = takes_file || options.command == "report" || options.command == "watch";
   const std::size_t most = takes_path ? 2 : 1;
@@ -286,12 +280,37 @@ Status check_bench(const Options& options) {
   return {};
 }
 
+/// compare reads either result files or the history of GPUs.
+Status check_compare(const Options& options) {
+  if (options.command != "compare") return {};
+  const auto& files = options.compare.files;
+  if (options.common.history.empty() &&
+      (files.empty() || std::find(files.begin(), files.end(), "") != files.end()))
+    return wrong(
+        "compare: name result files or directories of runs, as in: extreme_gpu_trainer compare A.json "
+        "B.json");
+  if (options.common.history.empty()) return {};
+  if (!files.empty())
+    return wrong(
+        fmt::format("--history and '{}' are mutually exclusive: compare the history of GPUs, or results",
+                    printable(files.front())));
+  for (const char* name : {"tolerance", "price"})
+    if (options.given.contains(name))
+      return wrong(
+          fmt::format("--{}: is for results; --history has limits of its own; leave one of them out", name));
+  if (options.common.output.ends_with(".html"))
+    return wrong(fmt::format("--output {}: --history writes JSON only; name another file",
+                             printable(options.common.output)));
+  return {};
+}
+
 /// Checks combinations of options.
 Status check_together(Options& options) {
   const auto given = [&](const char* name) { return options.given.contains(name); };
   if (given("batch") && given("global-batch"))
     return wrong("--batch and --global-batch are mutually exclusive: give one of them");
   EGT_TRY(check_bench(options));
+  EGT_TRY(check_compare(options));
   apply_load(options);
   if (options.burn.pulse)  // the pulse may hold memory work for most of the time
     options.burn.memory.starvation_seconds = std::numeric_limits<double>::infinity();

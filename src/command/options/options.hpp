@@ -40,6 +40,7 @@ struct CommonOptions {
   std::string log_file;      ///< empty: none
   std::string nodes_file;    ///< empty: none
   std::string write_expect;  ///< file that devices writes; empty: none
+  std::string history;       ///< directory of the GPUs' past runs; empty: none
   LogLevel log_level = LogLevel::info;
 };
 
@@ -69,7 +70,7 @@ struct RunOptions {
 };
 
 struct CompareOptions {
-  std::vector<std::string> files;  ///< result files or run directories; never empty for "compare"
+  std::vector<std::string> files;  ///< result files or run directories; empty only with --history
   ComparisonOptions comparison;
 };
 

@@ -66,6 +66,7 @@ Status Run::begin() {
   EGT_TRY(open_directory());
   open_environment();
   Status ready = agree(control_, open_log());
+  if (ready.ok()) ready = agree(control_, open_past());
   // Rank 0 opens its journal first. If two runs start in one directory, one of them then gets all journals.
   const bool is_first = control_.place().rank == 0;
   if (ready.ok()) ready = agree(control_, is_first ? open_journal() : Status());
@@ -131,6 +132,11 @@ void Run::remove_journal() const {
   const std::string path = directory_.file(journal_name(control_.place().rank));
   std::error_code error;
   if (!is_resumed() || std::filesystem::file_size(path, error) == 0) std::filesystem::remove(path, error);
+}
+
+/// A directory that cannot be used rejects the run before it loads the devices.
+Status Run::open_past() {
+  return is_root() && !options_.common.history.empty() ? open_history(options_.common.history) : Status();
 }
 
 Status Run::open_platform() {
@@ -414,6 +420,7 @@ Status Run::introduce() {
       {"start", start}, {"used", memory.value().used_bytes()}, {"total", memory.value().total_bytes}};
   EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
   EGT_TRY(agree(control_, open_console()));
+  EGT_TRY(agree(control_, read_past(cards)));
   open_route();
   records_.emit(RecordKind::start, -1, start);
   EGT_TRY(open_pulse());
@@ -421,6 +428,18 @@ Status Run::introduce() {
   EGT_TRY(agree(control_, open_recovery()));
   if (is_root()) show_devices(cards);
   return route_->pump();  // start records, also if the run is killed before its first step
+}
+
+/// The earlier runs of all ranks' GPUs.
+Status Run::read_past(const std::vector<std::string>& cards) {
+  if (!is_root() || options_.common.history.empty()) return {};
+  std::vector<std::string> ids;
+  for (const std::string& card : cards)
+    ids.push_back(history_id(member(member(Json::parse(card), "start"), "identity")));
+  EGT_TRY_ASSIGN(History history, read_history(options_.common.history, ids));
+  for (std::string& problem : history.problems) records_.warning(std::move(problem));
+  past_ = std::move(history.lines);
+  return {};
 }
 
 /// Called after all allocations and measurements; the pulse starts with the first step.
@@ -485,6 +504,7 @@ Status Run::open_recovery() {
                                                                      .record_count = journal_->count(),
                                                                      .io_directory = purpose_.io_directory(),
                                                                      .nodes_file = options_.common.nodes_file,
+                                                                     .history = options_.common.history,
                                                                      .run_directories = directories_,
                                                                      .console = *console_,
                                                                      .stop_background = [this] {

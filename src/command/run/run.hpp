@@ -16,6 +16,7 @@
 #include "judge/result.hpp"
 #include "judge/verdict.hpp"
 #include "ranks/mpi/mpi_session.hpp"
+#include "report/history/history_files.hpp"
 #include "report/html/time_lines.hpp"
 #include "report/journal/journal.hpp"
 #include "report/journal/run_directory.hpp"
@@ -145,6 +146,9 @@ class Run {
   Status introduce();
   Status open_console();
   void show_devices(const std::vector<std::string>& cards);
+  Status open_past();
+  Status read_past(const std::vector<std::string>& cards);
+  void compare_with_past();
   void open_route();
   void open_live_server(std::vector<Record> earlier);
   Result<std::unique_ptr<Communicator>> connect();
@@ -192,6 +196,7 @@ class Run {
   std::unique_ptr<QueuedSink> log_sink_;
   std::unique_ptr<LiveServer> live_server_;  // on rank 0; null: not requested or not possible
   TimeLines time_lines_;                     // on rank 0
+  std::vector<Json> past_;                   // on rank 0: earlier runs of the GPUs, see --history
   std::unique_ptr<Sink> own_records_, shown_, straggler_detector_;
   std::unique_ptr<RecordRouter> route_;
   std::unique_ptr<Pulse> pulse_;  ///< null: steady load

@@ -76,6 +76,7 @@ int Run::conclude(const Status& reported, bool can_gather) {
                                  {.seconds = hurried_console_timeout_s, .what = "the log file"}));
     static_cast<void>(route_->pump());
   }
+  compare_with_past();
   const std::vector<Record> records = route_->kept();
   Verdict verdict = purpose_.judge(records);
   if (!reported.ok()) lose_evidence(verdict, {reported.what()});
@@ -97,12 +98,26 @@ int Run::conclude(const Status& reported, bool can_gather) {
   if (!written.ok()) warnings.clear();  // same cause, already in the verdict
   if (const Status listed = write_node_list(options_.common.nodes_file, result); !listed.ok())
     warnings.push_back(listed.what());
+  if (const std::string& history = options_.common.history; !history.empty())
+    if (const Status kept = append_history(history, result, durability()); !kept.ok())
+      warnings.push_back(kept.what());
   for (std::string& missing :
        can_gather ? gather_journals(gathering())
                   : report_journals_elsewhere(directories_, 0, "not all ranks came to the end"))
     warnings.push_back(std::move(missing));
   say_last_words(verdict, std::move(result), std::move(warnings), written.ok());
   return verdict.exit_code;
+}
+
+/// Findings on GPUs that became worse than in their earlier runs. The preliminary verdict decides whether
+/// this run shows what they can do.
+void Run::compare_with_past() {
+  if (past_.empty()) return;
+  const std::vector<Record> records = route_->kept();
+  for (const Finding& finding :
+       egt::compare_with_past(past_, purpose_.result(records, purpose_.judge(records))))
+    records_.emit(finding);
+  static_cast<void>(route_->pump());
 }
 
 /// Ranks that write their journals to rank 0's directory.

@@ -24,6 +24,7 @@
 #include "egt/core/record_text.hpp"
 #include "judge/result.hpp"
 #include "report/export/result_files.hpp"
+#include "report/history/history_files.hpp"
 #include "report/journal/journal.hpp"
 #include "session/journal_gathering.hpp"
 #include "session/recovery/failure_detector.hpp"
@@ -224,6 +225,9 @@ int CrashReport::write_result(Watchdog& watchdog) const {
   last.warnings = write_result_files(context_.directory, last.result, lines, Durability::system);
   if (const Status listed = write_node_list(context_.nodes_file, last.result); !listed.ok())
     last.warnings.push_back(listed.what());
+  if (!context_.history.empty())
+    if (const Status kept = append_history(context_.history, last.result, Durability::system); !kept.ok())
+      last.warnings.push_back(kept.what());
   if (!written.ok()) {
     last.verdict.reasons.push_back(written.what());
     last.warnings.clear();  // they failed for the same reason

@@ -32,6 +32,7 @@ class CrashReport {
     std::shared_ptr<RecordCount> record_count;        ///< number of records in this rank's journal
     std::string io_directory;                         ///< directory of test files
     std::string nodes_file;                           ///< see write_node_list
+    std::string history;                              ///< see append_history; empty: none
     const std::vector<std::string>& run_directories;  ///< see find_run_directories
     QueuedConsole& console;
     std::function<void()> stop_background;  ///< see Workload; any thread

@@ -44,7 +44,7 @@ TEST(Options, VerifyTellsAllThatItLoadsTheDevicesWith) {
 TEST(Options, EveryCommandUsesAnOptionOrRefusesIt) {
   using Names = std::set<std::string>;
   const std::map<std::string, Names> used = {
-      {"compare", {"config", "help", "output", "price", "print-config", "tolerance", "version"}},
+      {"compare", {"config", "help", "history", "output", "price", "print-config", "tolerance", "version"}},
       {"report", {"config", "help", "nodes-file", "print-config", "version"}},
       {"watch", {"config", "help", "print-config", "version"}},
       {"reproduce", {"backend", "config", "devices", "help", "print-config", "version"}},
