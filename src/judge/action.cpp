@@ -78,6 +78,8 @@ constexpr auto finding_rows = std::to_array<EvidenceRow>({
     {"power", "", Action::check_power, Action::check_power},
     {"link", "", Action::reseat, Action::test_links},
     {"outlier", "", Action::run_longer, Action::run_longer},
+    {"history", "corrected memory errors", Action::reset_gpu, Action::reset_gpu},
+    {"history", "", Action::check_cooling, Action::check_cooling},
     {"starved", "", Action::run_longer, Action::run_longer},
     {"", "", Action::check_node, Action::check_node},
 });
