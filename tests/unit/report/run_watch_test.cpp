@@ -89,7 +89,9 @@ TEST_F(RunWatchTest, ShowsAJournalAsItGrowsUntilTheRunEnds) {
   EXPECT_EQ(update(), 0);
   EXPECT_THAT(printed(), HasSubstr("GPU 1 (NVIDIA H200): 143771 MB total"));
   const std::string line = one_line(to_json(fixtures::fault(1)));
-  std::ofstream(directory_ / journal_name(0), std::ios::app) << line.substr(0, 40);
+  std::ofstream(directory_ / journal_name(0), std::ios::app)
+      << one_line(to_json(fixtures::progress(0))) << "\n"
+      << line.substr(0, 40);
   EXPECT_EQ(update(), 0);
   EXPECT_EQ(printed(), "") << "the line is not complete";
   std::ofstream(directory_ / journal_name(0), std::ios::app) << line.substr(40) << "\n";
@@ -134,11 +136,10 @@ TEST_F(RunWatchTest, TheResultOfAnEarlierPartIsNotTheEnd) {
     add(resumed);
   }
   write_result(0);
-  EXPECT_EQ(update(), 0);
-  write_result(1);
   EXPECT_EQ(update(), 0) << "it runs";
-  add(fixtures::end(0));
-  add(fixtures::end(1));
+  for (const int rank : {0, 1}) add(fixtures::end(rank));
+  EXPECT_EQ(update(), 0) << "its result is not written yet";
+  write_result(1);
   EXPECT_EQ(update(), 5);
 }
 
