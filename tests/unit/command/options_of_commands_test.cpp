@@ -48,7 +48,7 @@ TEST(Options, EveryCommandUsesAnOptionOrRefusesIt) {
       {"report", {"config", "help", "nodes-file", "print-config", "version"}},
       {"watch", {"config", "help", "print-config", "version"}},
       {"reproduce", {"backend", "config", "devices", "help", "print-config", "version"}},
-      {"devices", {"backend", "config", "help", "print-config", "version"}}};
+      {"devices", {"backend", "config", "help", "print-config", "version", "write-expect"}}};
   const std::map<std::string, Names> unused = {{"links", {"seed"}}, {"selftest", {"serve", "inject"}}};
   Options none;
   const auto rules = option_rules(none);
