@@ -29,6 +29,7 @@ struct CommandRow {
   Result<int> (*on_ranks)(const Options& options, MpiSession& mpi, Control& control,
                           Clock::time_point started) = nullptr;
   Result<int> (*without_ranks)(const Options& options) = nullptr;
+  const char* paths = "";  ///< positional arguments in the usage, each after a blank
 };
 /// In help order; the first is the default.
 const std::vector<CommandRow>& command_rows();

@@ -115,6 +115,7 @@ Result<std::uint64_t> parse_size(std::string_view text) {
 Result<double> parse_duration(std::string_view text) {
   double seconds = 0;
   std::string_view rest = text;
+  if (rest.ends_with(' ')) return not_allowed(text, duration_allowed);
   // Several parts have descending units, so that a typing error is no time.
   for (std::uint64_t previous = std::numeric_limits<std::uint64_t>::max(); !rest.empty();) {
     const auto quantity = parse_quantity(rest);

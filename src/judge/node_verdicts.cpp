@@ -234,7 +234,9 @@ std::string node_list_text(const Json& nodes) {
                       reasons = reasons_text(node);
     const std::string action = text_at(member(node, "action"), "name");
     text += fmt::format("{} {}{}{}{}\n", verdict, host, reasons.empty() ? "" : " ", reasons,
-                        action.empty() || action == "none" ? "" : fmt::format("; action: {}", action));
+                        action.empty() || action == "none"
+                            ? ""
+                            : fmt::format("{} action: {}", reasons.empty() ? "" : ";", action));
     const std::string name = printable(slurm_name_of(node));
     if (verdict == "fail" && !name.empty())
       drains += fmt::format("scontrol update NodeName={} State=DRAIN Reason={}\n", quoted(name),

@@ -109,7 +109,7 @@ class Disk(ProgramTest):
         self.end(process, 1)
         result = self.result()
         self.assertEqual([(f["kind"], f["rank"], f["offset"]) for f in result["faults"]], [("file-truncated", 1, 409_600)])
-        self.check_one_reason(result, "rank 1 ", "file-truncated fault", files[0].name)
+        self.check_one_reason(result, "; rank 1, step ", "file-truncated fault", files[0].name)
         self.assertEqual(self.left_files(), [])
 
     def test_a_deleted_file_ends_the_file_part(self):

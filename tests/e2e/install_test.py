@@ -5,7 +5,7 @@ import shutil
 from program import *
 from program import PROGRAM
 
-COMMANDS = ["burn", "verify", "links", "bench", "loadtest", "selftest", "compare", "report", "reproduce", "devices"]
+COMMANDS = ["burn", "verify", "links", "bench", "loadtest", "selftest", "compare", "report", "watch", "reproduce", "devices"]
 ROOT = Path(__file__).parents[2]
 BASH = """source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _extreme_gpu_trainer; echo "${COMPREPLY[@]}" """
 

@@ -15,8 +15,9 @@ ROOT = Path(__file__).parents[2]
 # Where the source lists the names of an enumeration: file, and the text that has all of them as string literals.
 NAMES = {
     ("properties", "verdict"): ("src/judge/verdict.cpp", r"conclude\(\"\w+\""),
-    ("properties", "command"): ("src/command/options/option_table.cpp", r"\{\"(?!compare|report|reproduce|devices)\w+\", of_\w+,"),
+    ("properties", "command"): ("src/command/options/option_table.cpp", r"\{\"(?!compare|report|watch|reproduce|devices)\w+\", of_\w+,"),
     ("$defs", "node", "properties", "verdict"): ("src/judge/node_verdicts.cpp", r"verdict_of\(const Node.*?\n  \}|nodes\.list\([^;]*"),
+    ("$defs", "node", "properties", "action", "properties", "name"): ("src/judge/action.cpp", r"\{Action::\w+, \"[\w-]+\""),
     ("$defs", "fault", "properties", "blame"): ("src/core/record.cpp", r"blame_names\[\] = \{[^}]*"),
     ("$defs", "loss", "properties", "how"): ("src/core/record.cpp", r"how_names\[\] = \{[^}]*"),
     ("$defs", "rank", "properties", "end_reason"): ("src/session/session.cpp", r"(?<=end\[\"reason\"\] = )[^;]*"),

@@ -78,15 +78,6 @@ std::string defaults_of(const OptionRule& rule, std::string_view command,
   return all.empty() ? "" : fmt::format(" ({})", all);
 }
 
-/// Positional arguments of a command.
-std::string_view path_of(std::string_view command) {
-  return command == "compare"     ? " FILE FILE.."
-         : command == "report"    ? " DIR"
-         : command == "watch"     ? " DIR"
-         : command == "reproduce" ? " FILE"
-                                  : "";
-}
-
 std::string_view short_help(const OptionRule& rule) {
   return std::string_view(rule.help).substr(0, rule.help.find('\n'));
 }
@@ -349,7 +340,7 @@ std::string help_text(std::string_view command, std::size_t columns) {
   std::string text;
   if (row) {
     text = lines(fmt::format("Usage: {}extreme_gpu_trainer {}{} [options]",
-                             row->without_ranks ? "" : "mpirun -np N ", row->name, path_of(row->name)),
+                             row->without_ranks ? "" : "mpirun -np N ", row->name, row->paths),
                  4) +
            lines(row->help, 0) + "\n";
     text += lines(fmt::format("Example: {}", row->example), 4) + "\n";

@@ -487,7 +487,8 @@ Rules common_rules(CommonOptions& common, RunOptions& run) {
       {"log-file", of_runs, "append all ranks' records to this file",
        text(common.log_file, "PATH", "the path of a file"), Scope::config},
       {"nodes-file", of_runs | of_report,
-       "verdict per node, and lines that drain\nThe lines are for Slurm, one per failed node.",
+       "verdict per node, and lines that drain\nOne line per failed node for Slurm, and outside a job for "
+       "kubectl.",
        text(common.nodes_file, "PATH", "the path of a file"), Scope::config},
       {"expect", of_runs, expect_help(), expect(run), Scope::config},
       {"write-expect", of_devices, "write a file for --expect\nIt has the values of rank 0's node.",

@@ -128,6 +128,8 @@ TEST(ParseDuration, KnowsEverySuffix) {
   EXPECT_DOUBLE_EQ(duration("3650d"), 3650.0 * 86400);
   EXPECT_DOUBLE_EQ(duration("5min"), 300);
   EXPECT_DOUBLE_EQ(duration("5 m"), 300);
+  EXPECT_FALSE(parse_duration("5 ").ok());
+  EXPECT_FALSE(parse_duration("5m ").ok());
   EXPECT_DOUBLE_EQ(duration("1h30m"), 5400);
   EXPECT_DOUBLE_EQ(duration("1d 2h 3min 4.5sec"), 86400 + 7200 + 180 + 4.5);
 }

@@ -193,6 +193,9 @@ TEST(NodeVerdicts, InjectedFaultsRecommendNothing) {
   EXPECT_EQ(actions_of(result), (Verdicts{"none", "none", "none"}));
   const std::string text = node_list_text(node_verdicts(result, true));
   EXPECT_EQ(text.find("action"), std::string::npos);
+  EXPECT_NE(node_list_text(node_verdicts(result_of("incomplete"), true))
+                .find("unknown a.site action: run-longer\n"),
+            std::string::npos);
   EXPECT_EQ(text.find("kubectl"), std::string::npos);
 }
 
