@@ -177,7 +177,8 @@ class Hosts(HostsTest):
         self.check_incomplete("rank 3 on hostb does not answer ")
         lines = (self.folder / "nodes").read_text().splitlines()
         self.assertEqual([line.split()[:2] for line in lines[:2]], [["unknown", "hosta"], ["fail", "hostb"]])
-        self.assertRegex("\n".join(lines[2:]), r"^scontrol update NodeName='hostb' State=DRAIN Reason='extreme_gpu_trainer: rank 3 on hostb .*'$")
+        self.assertRegex(lines[2], r"^scontrol update NodeName='hostb' State=DRAIN Reason='extreme_gpu_trainer: rank 3 on hostb .*'$")
+        self.assertRegex("\n".join(lines[3:]), r"^kubectl cordon .*'hostb'.*$")
         self.assertIn("rank 3 on hostb does not answer ", self.told)
 
     def test_the_link_is_cut(self):
