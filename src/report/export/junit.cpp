@@ -10,9 +10,9 @@
 
 #include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/record_text.hpp"
 #include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
-#include "egt/core/record_text.hpp"
 #include "report/export/result_files.hpp"
 
 namespace egt {
