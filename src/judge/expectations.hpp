@@ -15,8 +15,8 @@ namespace egt {
 /// A value that differs from the expected one, or from what any node should have.
 struct Deviation {
   std::string key;
-  std::string text;                        ///< "GPU 3 (..): pcie_width is 8, expected min 16: reseat .."
-  bool is_usual = false;                   ///< not in the file: a warning
+  std::string text;       ///< "GPU 3 (..): pcie_width is 8, expected min 16: reseat .."
+  bool is_usual = false;  ///< not in the file: a warning
   std::optional<double> expected = {}, actual = {};  ///< if both are numbers
 };
 

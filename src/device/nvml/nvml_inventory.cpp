@@ -70,24 +70,25 @@ Json describe(const nvml::Library& library, nvml::DeviceHandle device, unsigned 
   const auto memory = answer<nvml::Memory>(library.memory, device);
   const auto power = answer<unsigned>(library.power_limit, device);
   const auto persistence = answer<unsigned>(library.persistence, device);
-  Json gpu = {{"index", index},
-              {"model", text_answer(library.name, device)},
-              {"uuid", text_answer(library.uuid, device)},
-              {"serial", text_answer(library.serial, device)},
-              {"pci", pci_address(library, device)},
-              {"memory_gb", memory ? Json(static_cast<double>(memory->total) * 1e-9) : Json()},
-              {"vbios", text_answer(library.vbios, device)},
-              {"pcie_generation", or_null(answer<unsigned>(library.pcie_max_generation, device))},
-              {"pcie_width", or_null(answer<unsigned>(library.pcie_width, device))},
-              {"pcie_max_width", or_null(answer<unsigned>(library.pcie_max_width, device))},
-              {"ecc", mode(library.ecc_mode, device)},
-              {"mig", mode(library.mig_mode, device)},
-              {"persistence", persistence ? Json(*persistence != 0) : Json()},
-              {"fabric", fabric_state(library, device)},
-              {"processes", process_count(library, device)},
-              {"temperature_c", or_null(answer<unsigned>(library.temperature, device, nvml::sensor_gpu))},
-              {"power_limit_w", power ? Json(*power * 1e-3) : Json()},
-              {"error", nullptr}};
+  Json gpu = {
+      {"index", index},
+      {"model", text_answer(library.name, device)},
+      {"uuid", text_answer(library.uuid, device)},
+      {"serial", text_answer(library.serial, device)},
+      {"pci", pci_address(library, device)},
+      {"memory_gb", memory ? Json(static_cast<double>(memory->total) * 1e-9) : Json()},
+      {"vbios", text_answer(library.vbios, device)},
+      {"pcie_generation", or_null(answer<unsigned>(library.pcie_max_generation, device))},
+      {"pcie_width", or_null(answer<unsigned>(library.pcie_width, device))},
+      {"pcie_max_width", or_null(answer<unsigned>(library.pcie_max_width, device))},
+      {"ecc", mode(library.ecc_mode, device)},
+      {"mig", mode(library.mig_mode, device)},
+      {"persistence", persistence ? Json(*persistence != 0) : Json()},
+      {"fabric", fabric_state(library, device)},
+      {"processes", process_count(library, device)},
+      {"idle_temperature_c", or_null(answer<unsigned>(library.temperature, device, nvml::sensor_gpu))},
+      {"power_limit_w", power ? Json(*power * 1e-3) : Json()},
+      {"error", nullptr}};
   add_links(library, device, gpu);
   return gpu;
 }

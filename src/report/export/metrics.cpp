@@ -15,6 +15,7 @@
 #include "egt/core/text.hpp"
 #include "egt/device/sensor.hpp"
 #include "report/export/result_files.hpp"
+#include "report/tables/summary.hpp"
 
 namespace egt {
 namespace {
@@ -142,20 +143,12 @@ void add_verdict(Exposition& all, const Json& result) {
             number(member(summary, fmt::format("{}_tests", outcome))), {{"outcome", outcome}});
 }
 
-/// Faults by rank, including suppressed repeats; -1: unknown rank.
-std::map<int, double> faults_by_rank(const Json& result) {
-  std::map<int, double> faults;
-  for (const Json& fault : member(result, "faults")) ++faults[value_at<int>(fault, "rank").value_or(-1)];
-  for (const Json& repeat : member(result, "fault_repeats"))
-    faults[value_at<int>(repeat, "rank").value_or(-1)] += value_at<double>(repeat, "count").value_or(0);
-  return faults;
-}
-
 void add_counts(Exposition& all, const Json& result) {
   const auto size = [&](const char* key) { return static_cast<double>(member(result, key).size()); };
-  double faults = 0;
+  std::uint64_t faults = 0;
   for (const auto& [rank, count] : faults_by_rank(result)) faults += count;
-  all.add_counter("run_faults", "Wrong results detected, including injected ones.", faults);
+  all.add_counter("run_faults", "Wrong results detected, including injected ones.",
+                  static_cast<double>(faults));
   all.add("run_lost_ranks", "Ranks that hung or exited unexpectedly.", size("losses"));
   all.add("run_findings", "Degraded findings.", size("findings"));
   all.add_counter("run_restarts", "Stalls recovered.", size("restarts"));
@@ -217,7 +210,7 @@ void add_counters(Exposition& all, const Json& counters, const Labels& rank) {
                     static_cast<double>(xids.size()), rank);
 }
 
-void add_rank(Exposition& all, const Json& result, const Json& entry, std::map<int, double>& faults) {
+void add_rank(Exposition& all, const Json& result, const Json& entry, std::map<int, std::uint64_t>& faults) {
   const auto number_of = value_at<int>(entry, "rank");
   if (!number_of) return;
   const std::string key = std::to_string(*number_of);
@@ -233,7 +226,8 @@ void add_rank(Exposition& all, const Json& result, const Json& entry, std::map<i
                            {"UUID", text_at(device, "uuid")},
                            {"Hostname", text_at(entry, "hostname")}});
   all.add("rank_info", "A rank and its device of the last run; always 1.", 1, info);
-  all.add_counter("rank_faults", "Wrong results detected on this rank.", faults[*number_of], rank);
+  all.add_counter("rank_faults", "Wrong results detected on this rank.",
+                  static_cast<double>(faults[*number_of]), rank);
   all.add_counter("rank_steps", "Steps completed by the rank.", number(member(entry, "steps")), rank);
   add_parts(all, result, *number_of, rank);
   add_telemetry(all, member(member(result, "telemetry"), key), rank);
@@ -248,7 +242,7 @@ std::string prometheus_text(const Json& result) {
   add_counts(all, result);
   add_shares(all, result);
   add_nodes(all, result);
-  std::map<int, double> faults = faults_by_rank(result);
+  std::map<int, std::uint64_t> faults = faults_by_rank(result);
   for (const Json& entry : member(result, "ranks")) add_rank(all, result, entry, faults);
   return all.text();
 }

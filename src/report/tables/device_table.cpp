@@ -16,6 +16,7 @@
 #include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
 #include "egt/device/sensor.hpp"
+#include "judge/peer_review.hpp"
 #include "report/tables/summary.hpp"
 #include "report/tables/text_table.hpp"
 
@@ -39,16 +40,6 @@ struct DeviceRow {
 /// All faults of selftest are injected, so they are no evidence against a device.
 bool counts_errors(const Json& result) {
   return text_at(result, "command") != "selftest";
-}
-
-/// Faults and their repeats by rank; -1: the rank is not known.
-std::map<int, std::uint64_t> errors_of(const Json& result) {
-  std::map<int, std::uint64_t> errors;
-  const auto rank_of = [](const Json& fault) { return value_at<int>(fault, "rank").value_or(-1); };
-  for (const Json& fault : member(result, "faults")) ++errors[rank_of(fault)];
-  for (const Json& repeat : member(result, "fault_repeats"))
-    errors[rank_of(repeat)] += value_at<std::uint64_t>(repeat, "count").value_or(0);
-  return errors;
 }
 
 /// Relative throughput of the training compared with the median of the peers: 0.01 is 1 % faster.
@@ -89,10 +80,7 @@ std::string peers_cell(const DeviceRow& row) {
 }
 
 std::string corrected_cell(const DeviceRow& row) {
-  const Json& count = member(*row.counters, "ecc_corrected");
-  const auto before = value_at<std::uint64_t>(count, "before"),
-             after = value_at<std::uint64_t>(count, "after");
-  return before && after ? std::to_string(*after - std::min(*before, *after)) : not_measured;
+  return cell(new_errors(*row.counters, "ecc_corrected"), "{:.0f}");
 }
 
 struct DeviceColumn {
@@ -123,7 +111,7 @@ std::vector<DeviceColumn> device_columns(const Json& result, bool is_gpu) {
 }
 
 std::vector<DeviceRow> devices_of(const Json& result) {
-  std::map<int, std::uint64_t> errors = errors_of(result);
+  std::map<int, std::uint64_t> errors = faults_by_rank(result);
   std::set<int> lost, found;
   for (const Json& loss : member(result, "losses")) lost.insert(value_at<int>(loss, "rank").value_or(-1));
   for (const Json& finding : member(result, "findings")) {
@@ -195,7 +183,7 @@ std::string headline(const Json& result, const std::vector<DeviceRow>& devices) 
   if (const auto seconds = value_at<double>(member(result, "test_summary"), "actual_duration_seconds"))
     terms.push_back(format_duration(*seconds));
   std::uint64_t errors = 0;
-  for (const auto& [rank, count] : errors_of(result)) errors += count;
+  for (const auto& [rank, count] : faults_by_rank(result)) errors += count;
   if (counts_errors(result)) terms.push_back(counted(errors, "error"));
   return printable(fmt::format("{}", fmt::join(terms, "  ")));
 }
@@ -226,6 +214,15 @@ std::vector<Row> rows_of(const Json& result, const std::vector<DeviceRow>& devic
 
 }  // namespace
 
+std::map<int, std::uint64_t> faults_by_rank(const Json& result) {
+  std::map<int, std::uint64_t> faults;
+  const auto rank_of = [](const Json& fault) { return value_at<int>(fault, "rank").value_or(-1); };
+  for (const Json& fault : member(result, "faults")) ++faults[rank_of(fault)];
+  for (const Json& repeat : member(result, "fault_repeats"))
+    faults[rank_of(repeat)] += value_at<std::uint64_t>(repeat, "count").value_or(0);
+  return faults;
+}
+
 std::string device_table(const Json& result, std::size_t columns) {
   std::vector<DeviceRow> devices = devices_of(result);
   if (devices.empty()) return "";
@@ -237,7 +234,7 @@ std::string device_table(const Json& result, std::size_t columns) {
   text += columns == 0 || wide.find('\n') <= columns ? wide
                                                      : plain_table(rows_of(result, devices, true), columns);
   if (all > max_device_rows) text += fmt::format("and {} more: see report.html\n", all - max_device_rows);
-  if (const auto unknown = errors_of(result)[-1]; unknown > 0 && counts_errors(result))
+  if (const auto unknown = faults_by_rank(result)[-1]; unknown > 0 && counts_errors(result))
     text += fmt::format("{} on an unknown device\n", counted(unknown, "error"));
   return text;
 }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "egt/core/record.hpp"
@@ -11,6 +13,9 @@ namespace egt {
 
 /// The summary of the result's command; empty if it has none.
 std::string summary_text(const Json& result);
+
+/// Faults and their repeats by rank; -1: the rank is not known.
+std::map<int, std::uint64_t> faults_by_rank(const Json& result);
 
 /// A headline and one row per device, for every command: errors, power, temperatures, clock, throttled time,
 /// deviation from the peers' median of training throughput, new corrected memory errors (ECC). Columns

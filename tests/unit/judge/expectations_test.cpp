@@ -30,7 +30,7 @@ Json healthy_gpu(int index) {
           {"persistence", true},
           {"fabric", "completed"},
           {"processes", 0},
-          {"temperature_c", 35},
+          {"idle_temperature_c", 35},
           {"power_limit_w", 700},
           {"error", nullptr}};
 }
@@ -119,28 +119,29 @@ TEST(Expectations, WithoutAFileWhatAnyNodeShouldHaveIsChecked) {
               {"mig", true},
               {"persistence", false},
               {"processes", 2},
-              {"temperature_c", 71}});
+              {"idle_temperature_c", 71}});
   const auto found = check_inventory(Json::object(), node);
   EXPECT_THAT(keys_of(found),
               ElementsAre("usual gpus", "usual nvlinks", "usual fabric", "usual pcie_width", "usual ecc",
                           "usual mig", "usual persistence", "usual processes", "usual idle_temperature_c"));
-  EXPECT_EQ(
-      found[0].text,
-      "gpus is 8, expected min 9 (0000:65:00.0 on the PCI bus without an answer): reboot the node and "
-      "repeat; the same GPU again: RMA");
+  EXPECT_EQ(found[0].text,
+            "gpus is 8, expected min 9 (0000:65:00.0 on the PCI bus without an answer): reboot the node and "
+            "repeat; the same GPU again: RMA");
 }
 
 TEST(Expectations, ValuesThatADeviceDoesNotReportAreNotUsual) {
   Json node = healthy_node();
-  for (const char* key : {"nvlinks", "fabric", "ecc", "mig", "persistence", "processes", "temperature_c"})
+  for (const char* key :
+       {"nvlinks", "fabric", "ecc", "mig", "persistence", "processes", "idle_temperature_c"})
     node["gpu"][0][key] = nullptr;
   EXPECT_THAT(check_inventory(Json::object(), node), IsEmpty());
 }
 
-TEST(Expectations, AGpuThatDoesNotRespondIsAViolation) {
+TEST(Expectations, AGpuThatDoesNotRespondIsAViolationOfTheirNumber) {
   Json node = healthy_node();
   node["gpu"][5] = {{"index", 5}, {"error", "GPU is lost"}};
-  EXPECT_THAT(keys_of(check_inventory(Json::object(), node)), ElementsAre("gpus"));
+  EXPECT_THAT(keys_of(check_inventory(Json::object(), node)), ElementsAre("usual gpus"));
+  EXPECT_THAT(keys_of(check_inventory({{"gpus", 8}}, node)), ElementsAre("gpus"));
 }
 
 TEST(Expectations, BadFilesAreRefused) {

@@ -38,7 +38,7 @@ Json result_of(int ranks) {
         {"sm_clock_mhz", {{"avg", 1755.2}, {"max", 1980.0}}},
         {"throttle_seconds", {{"sw_power_cap", 3500.0}, {"sw_thermal", 30.0}, {"hw_thermal", 6.0}}}};
     result["peers"][key]["compute_tflops"]["ratio"] = 1.003;
-    result["counters"][key]["ecc_corrected"] = {{"before", 5}, {"after", 7}};
+    result["counters"][key]["ecc_corrected"] = {{"before", 5}, {"after", 7}, {"moved", {{"train", 2}}}};
   }
   return result;
 }
