@@ -79,6 +79,7 @@ Json events_of(const Json& result) {
 /// Data for the page's script: the result, and texts derived from it as for the console and files.
 Json run_data(const Json& result) {
   Json data = {{"result", result},
+               {"devices", device_cells(result)},
                {"summary", summary_text(result)},
                {"work", work_of(result)},
                {"events", events_of(result)}};
@@ -88,11 +89,20 @@ Json run_data(const Json& result) {
   return data;
 }
 
+/// "PASS node7 burn 2026-11-25"
+std::string title_of(const Json& result, const Json& devices) {
+  const Json& headline = member(devices, "headline");
+  const std::string command = text_at(result, "command");
+  if (headline.size() < 2) return text_at(result, "verdict") + ": " + command;
+  return fmt::format("{} {} {} {}", headline[0].get<std::string>(), headline[1].get<std::string>(), command,
+                     text_at(member(result, "system_info"), "started_at").substr(0, 10));
+}
+
 std::string run_page(Values values, const Json& result, const TimeLines& lines) {
   Json data = run_data(result);
   data["lines"] = time_lines_json(lines, result);
   values.insert({{"charts_css", page_charts_css}, {"charts_js", page_charts_js}});
-  return page_of(std::move(values), text_at(result, "verdict") + ": " + text_at(result, "command"),
+  return page_of(std::move(values), title_of(result, data["devices"]),
                  summary_text(result) + "\n" + report_text(result), data);
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/record_text.hpp"
 #include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
 #include "egt/device/sensor.hpp"
@@ -63,14 +65,18 @@ std::string power_cell(const DeviceRow& row) {
 }
 
 /// Time with lower clocks because of heat or the power brake. The power cap is the aim of a burn-in.
-std::string throttled_cell(const DeviceRow& row) {
+std::optional<double> throttled_percent(const DeviceRow& row) {
   const Json& reasons = member(*row.telemetry, "throttle_seconds");
-  if (!reasons.is_object() || row.seconds <= 0) return not_measured;
+  if (!reasons.is_object() || row.seconds <= 0) return std::nullopt;
   double seconds = 0;
   for (const char* reason : {"sw_thermal", "hw_thermal", "hw_power_brake"})
     seconds += value_at<double>(reasons, reason).value_or(0);
-  const double percent = std::min(100.0, 100 * seconds / row.seconds);
-  return percent > 0 && percent < 0.1 ? "< 0.1 %" : fmt::format("{:.1f} %", percent);
+  return std::min(100.0, 100 * seconds / row.seconds);
+}
+
+std::string throttled_cell(const DeviceRow& row) {
+  const auto percent = throttled_percent(row);
+  return percent > 0 && percent < 0.1 ? "< 0.1 %" : cell(percent, "{:.1f} %");
 }
 
 std::string peers_cell(const DeviceRow& row) {
@@ -83,10 +89,19 @@ std::string corrected_cell(const DeviceRow& row) {
   return cell(new_errors(*row.counters, "ecc_corrected"), "{:.0f}");
 }
 
+/// The hottest temperature reached the limit that the program holds.
+bool is_hot(const DeviceRow& row) {
+  const auto celsius = value_at<double>(member(*row.telemetry, "temperature_c"), "max"),
+             limit = value_at<double>(member(*row.telemetry, "guard"), "temperature_limit_c");
+  return celsius && limit && *celsius >= *limit;
+}
+
 struct DeviceColumn {
   std::string head;  ///< if the table is too wide, a statistic after its last blank is left out
   bool has_statistic = false;
   std::function<std::string(const DeviceRow&)> cell;
+  /// Whether report.html marks the cell: the device lost speed or approaches a fault.
+  std::function<bool(const DeviceRow&)> is_notable = nullptr;
 };
 
 std::vector<DeviceColumn> device_columns(const Json& result, bool is_gpu) {
@@ -103,10 +118,15 @@ std::vector<DeviceColumn> device_columns(const Json& result, bool is_gpu) {
            const auto value = value_at<double>(member(*row.telemetry, metric.key), statistic.c_str());
            return cell(value ? std::optional(*value * metric.scale) : value, "{:.0f}");
          }});
+    if (std::string_view(metric.key) == "temperature_c") columns.back().is_notable = is_hot;
   }
-  columns.push_back({.head = "throttled", .cell = throttled_cell});
+  columns.push_back({.head = "throttled", .cell = throttled_cell, .is_notable = [](const DeviceRow& row) {
+                       return throttled_percent(row) > 0;
+                     }});
   columns.push_back({.head = "vs peers", .cell = peers_cell});
-  columns.push_back({.head = "ECC new", .cell = corrected_cell});
+  columns.push_back({.head = "ECC new", .cell = corrected_cell, .is_notable = [](const DeviceRow& row) {
+                       return new_errors(*row.counters, "ecc_corrected") > 0;
+                     }});
   return columns;
 }
 
@@ -159,8 +179,8 @@ std::vector<std::string> hosts_of(const std::vector<DeviceRow>& devices) {
   return hosts;
 }
 
-/// "PASS  node7  8x NVIDIA H200  1 h 00 m  0 errors"
-std::string headline(const Json& result, const std::vector<DeviceRow>& devices) {
+/// "PASS", "node7", "8x NVIDIA H200", "1 h 00 m", "0 errors"
+std::vector<std::string> headline(const Json& result, const std::vector<DeviceRow>& devices) {
   std::string verdict = text_at(result, "verdict");
   for (char& c : verdict)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
@@ -185,29 +205,37 @@ std::string headline(const Json& result, const std::vector<DeviceRow>& devices) 
   std::uint64_t errors = 0;
   for (const auto& [rank, count] : faults_by_rank(result)) errors += count;
   if (counts_errors(result)) terms.push_back(counted(errors, "error"));
-  return printable(fmt::format("{}", fmt::join(terms, "  ")));
+  return terms;
 }
 
-/// Header and rows. Columns without any value are left out.
+bool is_gpu(const std::vector<DeviceRow>& devices) {
+  return text_at(*devices.front().identity, "backend") == "cuda";
+}
+
+/// Columns without any value are left out.
+std::vector<DeviceColumn> columns_with_values(const Json& result, const std::vector<DeviceRow>& devices) {
+  std::vector<DeviceColumn> columns = device_columns(result, is_gpu(devices));
+  std::erase_if(columns, [&](const DeviceColumn& column) {
+    return std::all_of(devices.begin(), devices.end(),
+                       [&](const DeviceRow& row) { return column.cell(row) == not_measured; });
+  });
+  return columns;
+}
+
+/// Header and rows.
 std::vector<Row> rows_of(const Json& result, const std::vector<DeviceRow>& devices, bool is_short) {
-  const bool is_gpu = text_at(*devices.front().identity, "backend") == "cuda";
   const bool name_host = hosts_of(devices).size() > 1;
-  std::vector<Row> rows(1 + devices.size());
-  rows[0] = {is_gpu ? "GPU" : "CPU"};
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    const Json& identity = *devices[i].identity;
-    const auto index = value_at<int>(member(identity, "device"), "index");
-    const std::string text = index ? std::to_string(*index) : fmt::format("rank {}", devices[i].rank);
-    rows[1 + i] = {name_host ? fmt::format("{}:{}", text_at(identity, "hostname"), text) : text};
-  }
-  for (const DeviceColumn& column : device_columns(result, is_gpu)) {
-    std::vector<std::string> cells;
-    for (const DeviceRow& row : devices) cells.push_back(column.cell(row));
-    if (std::all_of(cells.begin(), cells.end(), [](const auto& text) { return text == not_measured; }))
-      continue;
+  const std::vector<DeviceColumn> columns = columns_with_values(result, devices);
+  std::vector<Row> rows = {{is_gpu(devices) ? "GPU" : "CPU"}};
+  for (const DeviceColumn& column : columns)
     rows[0].push_back(is_short && column.has_statistic ? column.head.substr(0, column.head.rfind(' '))
                                                        : column.head);
-    for (std::size_t i = 0; i < cells.size(); ++i) rows[1 + i].push_back(cells[i]);
+  for (const DeviceRow& device : devices) {
+    const auto index = value_at<int>(member(*device.identity, "device"), "index");
+    const std::string text = index ? std::to_string(*index) : fmt::format("rank {}", device.rank);
+    Row& row = rows.emplace_back(
+        Row{name_host ? fmt::format("{}:{}", text_at(*device.identity, "hostname"), text) : text});
+    for (const DeviceColumn& column : columns) row.push_back(column.cell(device));
   }
   return rows;
 }
@@ -226,7 +254,7 @@ std::map<int, std::uint64_t> faults_by_rank(const Json& result) {
 std::string device_table(const Json& result, std::size_t columns) {
   std::vector<DeviceRow> devices = devices_of(result);
   if (devices.empty()) return "";
-  std::string text = headline(result, devices) + "\n";
+  std::string text = printable(fmt::format("{}", fmt::join(headline(result, devices), "  "))) + "\n";
   const std::size_t all = devices.size();
   if (all > max_device_rows) keep_first(devices);
   std::vector<Row> rows = rows_of(result, devices, false);
@@ -237,6 +265,29 @@ std::string device_table(const Json& result, std::size_t columns) {
   if (const auto unknown = faults_by_rank(result)[-1]; unknown > 0 && counts_errors(result))
     text += fmt::format("{} on an unknown device\n", counted(unknown, "error"));
   return text;
+}
+
+Json device_cells(const Json& result) {
+  const std::vector<DeviceRow> devices = devices_of(result);
+  if (devices.empty()) return nullptr;
+  Json heads = Json::array(), rows = Json::array();
+  const bool name_host = hosts_of(devices).size() > 1;
+  const std::vector<DeviceColumn> columns = columns_with_values(result, devices);
+  for (const DeviceColumn& column : columns) heads.push_back(column.head);
+  for (const DeviceRow& device : devices) {
+    Json cells = Json::array(), notable = Json::array();
+    for (const DeviceColumn& column : columns) {
+      cells.push_back(column.cell(device));
+      notable.push_back(column.is_notable && column.is_notable(device));
+    }
+    rows.push_back({{"rank", device.rank},
+                    {"label", device_label(*device.identity, name_host)},
+                    {"is_bad", counts_errors(result) && (device.errors > 0 || device.is_lost)},
+                    {"has_finding", device.has_finding},
+                    {"cells", cells},
+                    {"notable", notable}});
+  }
+  return {{"headline", headline(result, devices)}, {"columns", heads}, {"rows", rows}};
 }
 
 }  // namespace egt

@@ -22,6 +22,8 @@ std::map<int, std::uint64_t> faults_by_rank(const Json& result);
 /// without a value are left out. Of more than 16 devices, those with errors, findings or the largest
 /// deviation are shown. `columns`: width of the terminal; 0: no limit. Empty without ranks.
 std::string device_table(const Json& result, std::size_t columns);
+/// The same for report.html: every device, with the cells to mark. Null without ranks.
+Json device_cells(const Json& result);
 /// The seeds' table of configurations at one size per workload, then all measurements by workload.
 std::string bench_text(const Json& result);
 /// For `bench --parallel`: all modes of each test, the pipeline stages, and the best mode. Empty if only data
