@@ -21,12 +21,19 @@ namespace {
 
 using Values = std::map<std::string_view, std::string_view>;
 
-constexpr const char* footer =
-    "All data is in result.json and journal.rank*.jsonl next to this file; times are UTC.\n"
-    "<code>extreme_gpu_trainer report DIR</code> rebuilds this file.";
 constexpr const char* live_footer =
-    "What the run's first rank knows, about a second old; times are UTC. At its end the run writes "
-    "report.html.";
+    "<p>What the run's first rank knows, about a second old; times are UTC. At its end the run writes "
+    "report.html.</p>";
+
+/// Links to the files next to the page.
+std::string footer_of(const Json& result) {
+  std::string links = "<a href=\"result.json\">result.json</a>";
+  for (const Json& identity : member(result, "ranks"))
+    if (const auto rank = value_at<int>(identity, "rank"))
+      links += fmt::format(" <a href=\"journal.rank{0}.jsonl\">journal.rank{0}.jsonl</a>", *rank);
+  return "<p>All data: " + links +
+         "</p>\n<p>Times are UTC. <code>extreme_gpu_trainer report DIR</code> rebuilds this file.</p>";
+}
 
 /// Replaces each {{name}} in the template. Inserted text is not expanded again.
 std::string filled(std::string_view page, const Values& values) {
@@ -49,12 +56,12 @@ std::string page_of(Values values, const std::string& title, const std::string& 
   return filled(page_html, values);
 }
 
-/// Amounts of verified work, by their place on the page: [["Replays", "24"], ..]
+/// Amounts of verified work, by their place on the page: [["Memory verified", "5.43 GB"], ..]
 Json work_of(const Json& result) {
   const VerifiedWork work = work_from_json(member(result, "verified_work"));
   std::map<int, Json> by_place;
   for (const WorkField& field : work_fields)
-    if (field.place > 0 && any(work, field))
+    if (field.place > 0 && !field.is_minor && any(work, field))
       by_place[field.place] = Json::array({field.tile, amount_text(work, field)});
   Json all = Json::array();
   for (const auto& [place, one] : by_place) all.push_back(one);
@@ -129,6 +136,7 @@ std::string script_json(Json json) {
 }
 
 std::string page_text(const Json& result, const TimeLines& lines) {
+  const std::string footer = footer_of(result);
   return run_page({{"footer", footer}}, result, lines);
 }
 

@@ -4,6 +4,7 @@
 
 const maxReasons = 8;    // visible without expanding
 const maxRows = 1000;    // of faults; result.json has all
+const openFaults = 3;    // faults whose values are visible at once
 const maxEntries = 500;  // of results of one kind
 const maxText = 80;      // longer texts are not shown as metrics
 
@@ -22,7 +23,11 @@ function short(value) {
 }
 const fixed = (value, digits) => (value === null ? '-' : value.toFixed(digits));
 const counted = (count, noun) => `${count} ${noun}${count === 1 ? '' : 's'}`;
-const spoken = (name) => name.replaceAll('_', ' ');
+// Words of result keys as the field writes them.
+const words = { cublas: 'cuBLAS', nvlink: 'NVLink', nvlinks: 'NVLinks', pcie: 'PCIe', xid: 'Xid', tflops: 'TFLOP/s', c: '°C', w: 'W', j: 'J', mhz: 'MHz', s: 's' };
+const capitals = /^(ecc|crc|gpu|cpu|cuda|nccl|mpi|sm|numa|uuid|pci)$/;
+const spoken = (name) => name.replace(/_(gb|gbit)_per_s(econd)?/g, (_, unit) => (unit === 'gb' ? ' GB/s' : ' Gb/s'))
+  .split(/[_ ]/).map((word) => (Object.hasOwn(words, word) ? words[word] : capitals.test(word) ? word.toUpperCase() : word)).join(' ');
 const clock = (ms) => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
 
 // `value` divided by a power of 1000, and the prefix of that power. The power grows at the value `first`, then at `next`.
@@ -53,6 +58,7 @@ function duration(seconds) {
 function figure(value, name = '') {
   if (value === null || typeof value === 'string') return value ?? '-';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
+  if (Array.isArray(value) && !value.some(isObject)) return value.join(', ');
   if (typeof value !== 'number') return JSON.stringify(value);
   if (name.startsWith('bytes') || name.endsWith('bytes')) return bytes(value);
   return Number.isInteger(value) ? String(value) : short(value);
@@ -73,20 +79,43 @@ const details = (title, ...content) => html('details', {}, html('summary', {}, t
 const terminal = (label, text) => html('pre', { tabindex: 0, role: 'region', 'aria-label': label }, text);
 
 // A cell is a text, a node, or one of them with its class: [content, class]. The first one of a row is its header.
+// Columns without any value are left out; columns of numbers are aligned to the right. A click on a column's head sorts by it.
 // `cards`: narrow screens show each row as a card; otherwise the table scrolls. Null without rows.
 function table(caption, columns, rows, cards = false) {
   if (!rows.length) return null;
-  const role = (name) => (cards ? name : null);
+  const role = (name) => (cards ? name : null), parts = (content) => (Array.isArray(content) ? content : [content, null]);
+  const isNone = (content) => ['-', '', null].includes(parts(content)[0]);
+  const isNumber = (content) => isNone(content) || parts(content)[0] === 'X' || /^[-+<]? ?\d[^:]{0,24}$/.test(parts(content)[0]);
+  const shown = [...columns.keys()].filter((column) => !column || !rows.every((cells) => isNone(cells[column])));
+  const numbers = new Set(shown.filter((column) => column && rows.every((cells) => isNumber(cells[column]))));
+  const aligned = (kind, column) => [kind, numbers.has(column) ? 'number' : null].filter(Boolean).join(' ') || null;
   const cell = (content, column) => {
-    const [inner, kind] = Array.isArray(content) ? content : [content, null];
-    return html(column ? 'td' : 'th', { scope: column ? null : 'row', class: kind, role: role(column ? 'cell' : 'rowheader'),
-      'data-label': role(columns[column]), 'data-none': role(inner === '-' ? '' : null) }, inner);
+    const [inner, kind, more] = parts(content);
+    return html(column ? 'td' : 'th', { scope: column ? null : 'row', class: aligned(kind, column), role: role(column ? 'cell' : 'rowheader'),
+      'data-label': role(columns[column]), 'data-none': role(inner === '-' ? '' : null), ...more }, inner);
   };
-  const head = columns.map((column) => html('th', { scope: 'col', role: role('columnheader') }, column));
+  const head = shown.map((column) => html('th', { scope: 'col', class: aligned(null, column), role: role('columnheader') },
+    rows.length > 2 && columns[column] ? html('button', { type: 'button', class: 'sort', title: 'Sort' }, columns[column]) : columns[column]));
   return html('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption },
     html('table', { class: role('cards'), role: role('table') }, html('caption', {}, caption), html('thead', {}, html('tr', { role: role('row') }, head)),
-      html('tbody', {}, rows.map((cells) => html('tr', { role: role('row') }, cells.map(cell))))));
+      html('tbody', {}, rows.map((cells) => html('tr', { role: role('row') }, shown.map((column) => cell(cells[column], column)))))));
 }
+
+// Sorts the rows of a table by the column of the clicked head: numbers with their prefixes, then texts.
+document.addEventListener('click', ({ target }) => {
+  if (!target.matches('button.sort')) return;
+  const head = target.parentElement, body = head.closest('table').tBodies[0], column = head.cellIndex;
+  const sign = head.getAttribute('aria-sort') === 'descending' ? 1 : -1;
+  const valueOf = (row) => {
+    const text = row.cells[column]?.textContent ?? '', [, number, prefix] = text.match(/^[< ]*([-+]?\d[\d.]*(?:e[-+]?\d+)?) ?([kKMGTPE]?)/) ?? [];
+    return number === undefined ? [-Infinity, text] : [number * 1000 ** ' kMGTPE'.indexOf(prefix?.replace('K', 'k') || ' '), text];
+  };
+  const rows = [...body.rows].map((row) => [row, valueOf(row)]);
+  rows.sort(([, a], [, b]) => sign * (a[0] === b[0] ? a[1].localeCompare(b[1]) : a[0] - b[0]));
+  for (const other of head.parentElement.cells) other.removeAttribute('aria-sort');
+  head.setAttribute('aria-sort', sign > 0 ? 'ascending' : 'descending');
+  body.append(...rows.map(([row]) => row));
+});
 
 // Whether the page has charts, in which a time can be shown.
 const hasCharts = (data) => typeof Dygraph !== 'undefined' && listAt(data, 'lines', 'charts').some((chart) => chart.lines.length);
@@ -99,11 +128,15 @@ function moment(data, time) {
 // All faults of selftest are injected, so they are no evidence against a device.
 const isSelftest = (result) => textAt(result, 'command') === 'selftest';
 
-// Number of faults per rank, for each rank with faults or a loss.
-function faultsByRank(result) {
-  const counts = new Map(listAt(result, 'losses').map((loss) => [at(loss, 'rank'), 0]));
-  for (const fault of listAt(result, 'faults')) counts.set(at(fault, 'rank'), (counts.get(at(fault, 'rank')) || 0) + 1);
-  return counts;
+// "GPU 1 on node7, UUID GPU-1234, PCI 00000000:18:00.0, serial 165": its name, or with all that identifies the board.
+const deviceOf = (data, rank) => listAt(data, 'devices', 'rows').find((row) => at(row, 'rank') === rank);
+const deviceName = (data, rank, key = 'label') => textAt(deviceOf(data, rank), key) || (rank === null ? 'unknown device' : `rank ${figure(rank)}`);
+
+// Equal texts once, with their number.
+function collapsed(texts) {
+  const counts = new Map();
+  for (const text of texts) counts.set(text, (counts.get(text) || 0) + 1);
+  return [...counts].map(([text, count]) => (count > 1 ? `${text} (${count} times)` : text));
 }
 
 // The verdict and its reasons, for a run or a comparison. `of`: its subject; `when`: its time.
@@ -111,8 +144,8 @@ function verdictHeader(result, of, when) {
   const verdict = textAt(result, 'verdict'), code = numberAt(result, 'exit_code') ?? 4;
   const isRunning = at(result, 'running') === true, isOpen = isRunning && verdict === 'running';
   const kind = isOpen ? 'running' : { 0: 'pass', 1: 'fault' }[code] || 'warn';
-  const reasons = listAt(result, 'reasons').map((reason) => figure(reason)), notRun = listAt(result, 'checks_not_run');
-  return html('header', { class: `verdict ${kind}` }, html('p', {}, `${textAt(result, 'command')}, ${of}`),
+  const reasons = collapsed(listAt(result, 'reasons').map((reason) => figure(reason))), notRun = listAt(result, 'checks_not_run');
+  return html('header', { class: `verdict ${kind}` }, html('p', {}, `extreme_gpu_trainer ${textAt(result, 'command')}: ${of}`),
     html('h1', {}, html('span', { 'aria-hidden': true }, { running: '●', pass: '✓', fault: '✗', warn: '!' }[kind]), ` ${verdict || 'no verdict'} `,
       html('small', {}, isOpen ? 'no verdict yet' : isRunning ? 'so far' : `exit code ${code}`)),
     items(reasons.slice(0, maxReasons)),
@@ -122,58 +155,68 @@ function verdictHeader(result, of, when) {
     html('p', {}, when));
 }
 
-// Devices blamed by faults, most faults first, so that an operator can locate them.
-function namedDevices(result) {
-  const counts = faultsByRank(result), faults = (rank) => counts.get(at(rank, 'rank'));
-  const named = listAt(result, 'ranks').filter((rank) => faults(rank) !== undefined).sort((a, b) => faults(b) - faults(a));
-  if (isSelftest(result) || !named.length) return [];
-  return [html('h2', {}, 'Named by the checks'), html('ul', { class: 'named' }, named.map((rank) => html('li', {},
-    html('b', {}, `rank ${at(rank, 'rank')}`), ' on ', html('b', {}, textAt(rank, 'hostname')), `: ${textAt(rank, 'device', 'name')}`,
-    ['uuid', 'pci_bus_id', 'serial'].filter((key) => textAt(rank, 'device', key)).flatMap((key) => [', ', html('code', {}, textAt(rank, 'device', key))]),
-    faults(rank) ? ` (${counted(faults(rank), 'fault')})` : ' (lost)')))];
+// The recommended action of each node that needs one.
+function actions(data) {
+  const nodes = listAt(data.result, 'nodes').filter((node) => !['', 'none'].includes(textAt(node, 'action', 'name')));
+  return nodes.length ? [html('h2', {}, 'What to do next'), html('ul', { class: 'next' }, nodes.map((node) => html('li', {},
+    html('b', {}, textAt(node, 'hostname')), `: ${textAt(node, 'action', 'text')}`,
+    numberAt(node, 'action', 'rank') === null ? '' : ` (${deviceName(data, at(node, 'action', 'rank'), 'identity')})`,
+    textAt(node, 'action', 'command') ? ['. First: ', html('code', {}, textAt(node, 'action', 'command'))] : '')))] : [];
 }
 
-// The recommended action of each node that needs one.
-function actions(result) {
-  const nodes = listAt(result, 'nodes').filter((node) => !['', 'none'].includes(textAt(node, 'action', 'name')));
-  return nodes.length ? [html('h2', {}, 'What to do'), html('ul', { class: 'named' }, nodes.map((node) => html('li', {},
-    html('b', {}, textAt(node, 'hostname')), `: ${textAt(node, 'action', 'text')}`,
-    numberAt(node, 'action', 'rank') === null ? '' : ` (rank ${at(node, 'action', 'rank')})`,
-    textAt(node, 'action', 'command') ? ['. First: ', html('code', {}, textAt(node, 'action', 'command'))] : '')))] : [];
+// New errors of all devices by their counters; null if no device reports them.
+function newErrors(result) {
+  const all = entriesAt(result, 'counters').flatMap(([, counters]) => [
+    ...['ecc_corrected', 'ecc_uncorrected'].map((name) => at(counters, name)).filter((one) => numberAt(one, 'after') !== null && numberAt(one, 'before') !== null)
+      .map((one) => Math.max(one.after - one.before, 0)), ...(Array.isArray(at(counters, 'xid')) ? [counters.xid.length] : [])]);
+  return all.length ? all.reduce((sum, one) => sum + one, 0) : null;
 }
 
 function tiles(data) {
   const result = data.result, telemetry = entriesAt(result, 'telemetry').map(([, one]) => one);
-  const seconds = numberAt(result, 'test_summary', 'actual_duration_seconds');
+  const name = (rank) => (listAt(data, 'devices', 'rows').length > 1 ? ` (${deviceName(data, +rank)})` : '');
+  const extreme = (part, isBetter, ...keys) => entriesAt(result, part).map(([rank, one]) => [rank, numberAt(one, ...keys)])
+    .filter(([, value]) => value !== null).reduce((best, one) => (best && !isBetter(one[1], best[1]) ? best : one), null);
   const repeats = listAt(result, 'fault_repeats').reduce((sum, repeat) => sum + (numberAt(repeat, 'count') || 0), 0);
-  const faults = listAt(result, 'faults').length;
-  const hottest = telemetry.map((one) => numberAt(one, 'temperature_c', 'max')).filter((celsius) => celsius !== null);
+  const faults = listAt(result, 'faults').length, errors = newErrors(result);
+  const hottest = extreme('telemetry', (a, b) => a > b, 'temperature_c', 'max'), slowest = extreme('peers', (a, b) => a < b, 'compute_tflops', 'ratio');
+  const share = extreme('verified_share', (a, b) => a < b);
   const power = telemetry.filter((one) => numberAt(one, 'power_w_mean') !== null && numberAt(one, 'power_limit_w') > 0)
     .map((one) => fixed((100 * one.power_w_mean) / one.power_limit_w, 0)).sort((a, b) => a - b);
   const all = [
-    seconds === null ? null : ['Duration', duration(seconds)],
-    ['Faults', repeats ? `${faults} + ${repeats} repeats` : faults],
-    power.length ? ['Power of its limit', `${power[0] === power.at(-1) ? '' : `${power[0]} to `}${power.at(-1)} %`] : null,
-    hottest.length ? ['Hottest', `${fixed(Math.max(...hottest), 0)} °C`] : null,
+    [isSelftest(result) ? 'Injected faults' : 'Errors', repeats ? `${faults} + ${repeats} repeats` : faults],
+    power.length ? ['Average power', `${power[0] === power.at(-1) ? '' : `${power[0]} to `}${power.at(-1)} % of limit`] : null,
+    hottest && ['Max temperature', `${fixed(hottest[1], 0)} °C${name(hottest[0])}`],
+    slowest && ['Slowest vs peers', `${slowest[1] < 1 ? '−' : '+'}${fixed(100 * Math.abs(slowest[1] - 1), 1)} %${name(slowest[0])}`],
+    errors === null ? null : ['New ECC errors, Xids', errors],
     ...listAt(data, 'work'),
-    ...entriesAt(result, 'verified_share').map(([kind, share]) => (typeof share === 'number' ? [`Verified: ${spoken(kind)}`, `${short(100 * share)} %`] : null)),
+    share && ['Work verified, min', `${short(100 * share[1])} %${share[1] < 1 ? ` (${spoken(share[0])})` : ''}`],
   ];
-  return html('dl', { class: 'tiles' }, all.filter(Boolean).map(([name, value]) => html('div', {}, html('dt', {}, name), html('dd', {}, value))));
+  return html('dl', { class: 'tiles' }, all.filter(Boolean).map(([title, value]) => html('div', {}, html('dt', {}, title), html('dd', {}, value))));
+}
+
+// "2026-11-25 10:26:15 UTC to 10:27:02 UTC (here: 25/11/2026, 11:26:15 CET)"
+function runTimes(result) {
+  const [started, ended] = ['started_at', 'ended_at'].map((key) => Date.parse(textAt(result, 'system_info', key)));
+  if (!started) return '';
+  const here = new Date(started), isElsewhere = here.getTimezoneOffset() !== 0, until = at(result, 'running') === true || !ended ? '' : clock(ended);
+  return `${clock(started)} UTC${until && ` to ${until.slice(until.startsWith(clock(started).slice(0, 10)) ? 11 : 0)} UTC`}`
+    + (isElsewhere ? ` (here: ${here.toLocaleString(undefined, { timeZoneName: 'short' })})` : '');
 }
 
 function verdictPart(data) {
   if (data.text) return verdictHeader(data.comparison, counted(listAt(data.comparison, 'files').filter((file) => at(file, 'compared')).length, 'result'), '');
-  const { result } = data, ranks = listAt(result, 'ranks'), hosts = listAt(result, 'system_info', 'hostnames').length;
-  const names = [...new Set(ranks.map((rank) => textAt(rank, 'device', 'name')))];
-  const place = hosts === 1 ? textAt(result, 'system_info', 'hostname') : `${hosts} hosts`;
-  return [verdictHeader(result, `${counted(ranks.length, 'rank')} on ${place}: ${names.join(', ')}`,
-    `${textAt(result, 'system_info', 'started_at')} to ${textAt(result, 'system_info', 'ended_at')} (UTC)`), ...namedDevices(result), ...actions(result), tiles(data)];
+  const { result } = data, driver = textAt(result, 'system_info', 'driver_version');
+  const of = listAt(data, 'devices', 'headline').slice(1);
+  return [verdictHeader(result, [...(of.length ? of : ['no device']), ...(driver ? [`driver ${driver}`] : [])].join(', '), runTimes(result)), ...actions(data), tiles(data)];
 }
+
+// The places of the bits of a mask such as 0x02000080; empty if it is none.
+const bitsOf = (mask) => (/^0x[0-9a-f]{1,16}$/.test(mask) ? [...BigInt(mask).toString(2)].reverse().flatMap((digit, bit) => (digit === '1' ? [bit] : [])) : []);
 
 // "0x02000080 (bits 7, 25)", which distinguishes a stuck bit from a lost line.
 function xorText(mask) {
-  if (!/^0x[0-9a-f]{1,16}$/.test(mask)) return mask;
-  const bits = [...BigInt(mask).toString(2)].reverse().flatMap((digit, bit) => (digit === '1' ? [bit] : []));
+  const bits = bitsOf(mask);
   if (!bits.length) return mask;
   return bits.length > 4 ? `${mask} (${bits.length} bits)` : `${mask} (bit${bits.length === 1 ? '' : 's'} ${bits.join(', ')})`;
 }
@@ -184,7 +227,6 @@ const spacing = (of, unit = '') => numberAt(of, 'period') && `${numberAt(of, 'st
 // from top to bottom.
 function wordMap(map) {
   const offsets = listAt(map, 'offsets'), ends = [offsets[0], offsets.at(-1)], readers = numberAt(map, 'readers');
-  const bitsOf = (xor) => [...Array(32).keys()].filter((bit) => (parseInt(xor, 16) >>> bit) & 1);
   return { label: 'Wrong bits by address', x: ends, y: [0, 31], points: offsets.flatMap((offset, i) => bitsOf(listAt(map, 'xors')[i]).map((bit) => [offset, 31 - bit])),
     text: [`${offsets.length} positions from ${ends[0]} to ${ends[1]}`, spacing(map, ' bytes'), `bits ${textAt(map, 'xor_or')}`,
       readers && `read by ${counted(readers, 'multiprocessor')}`] };
@@ -212,16 +254,42 @@ function errorMap(map, where) {
     ...points.map(([column, row]) => svg('rect', { x: across(column)[0], y: down(row)[0], width: across(column)[1], height: down(row)[1] })))];
 }
 
-function faultTable(data) {
-  const code = (text) => html('code', {}, text), faults = listAt(data.result, 'faults');
-  const rows = faults.slice(0, maxRows).map((fault) => [
-    figureAt(fault, 'kind'), figureAt(fault, 'rank'), figureAt(fault, 'hostname'), figureAt(fault, 'device_uuid'), moment(data, textAt(fault, 'time')),
-    figureAt(fault, 'step'), [errorMap(at(fault, 'map'), figureAt(fault, 'where')), 'wide'], figureAt(fault, 'offset'), code(textAt(fault, 'expected')), code(textAt(fault, 'actual')),
-    code(xorText(textAt(fault, 'xor'))), figureAt(fault, 'count'), figureAt(fault, 'detector'),
-    textAt(fault, 'blame') + (listAt(fault, 'suspects').length ? `: ranks ${figureAt(fault, 'suspects')}` : '')]);
-  return [table('Faults: every wrong result', ['kind', 'rank', 'host', 'device', 'time', 'step', 'where', 'offset', 'expected', 'actual', 'xor', 'count',
-    'detector', 'blame'], rows, true),
-  faults.length > maxRows ? html('p', {}, `The first ${maxRows} of ${faults.length}; all are in result.json.`) : null];
+// The bits of the expected and the actual value below each other; wrong ones are marked. Null if they are no words.
+function bitGrid(fault) {
+  const values = ['expected', 'actual'].map((key) => textAt(fault, key));
+  if (!values.every((value) => /^0x[0-9a-f]{1,16}$/.test(value))) return null;
+  const size = 4 * Math.max(...values.map((value) => value.length - 2)), [expected, actual] = values.map((value) => BigInt(value).toString(2).padStart(size, '0'));
+  const line = (title, bits) => [title, ...[...bits].flatMap((bit, place) => [place % 4 ? '' : ' ', expected[place] === actual[place] ? bit : html('mark', {}, bit)]), '\n'];
+  return html('pre', { class: 'bits', tabindex: 0, role: 'region', 'aria-label': `Bits ${size - 1} to 0` }, line('expected', expected), line('read    ', actual));
+}
+
+// What is wrong, in one clause.
+function faultText(fault) {
+  const bits = bitsOf(textAt(fault, 'xor')), offset = numberAt(fault, 'offset');
+  if (!bits.length) return figureAt(fault, 'where');
+  const place = offset === null ? '' : `byte ${offset}, `, count = numberAt(fault, 'count') > 1 ? `; ${counted(at(fault, 'count'), 'wrong value')}` : '';
+  return `${place}${bits.length > 4 ? `${bits.length} bits` : `${bits.length > 1 ? 'bits' : 'bit'} ${bits.join(', ')}`} wrong: `
+    + `expected ${textAt(fault, 'expected')}, read ${textAt(fault, 'actual')}${count}`;
+}
+
+// One fault: the device and what is wrong; all values when it is opened.
+function faultEntry(data, fault, number) {
+  const code = (key) => html('code', {}, textAt(fault, key) || '-');
+  const facts = [['where', errorMap(at(fault, 'map'), figureAt(fault, 'where'))], ['rank', figureAt(fault, 'rank')], ['host', figureAt(fault, 'hostname')],
+    ['device', figureAt(fault, 'device_uuid')], ['time', moment(data, textAt(fault, 'time'))], ['step', figureAt(fault, 'step')], ['phase', textAt(fault, 'phase') || '-'],
+    ['offset', figureAt(fault, 'offset')], ['expected', code('expected')], ['actual', code('actual')], ['xor', html('code', {}, xorText(textAt(fault, 'xor')) || '-')],
+    ['count', figureAt(fault, 'count')], ['detector', figureAt(fault, 'detector')],
+    ['blame', textAt(fault, 'blame') + (listAt(fault, 'suspects').length ? `: ranks ${figureAt(fault, 'suspects')}` : '')]];
+  return html('details', { class: 'fault', id: `fault-${number}`, open: number <= openFaults && !isSelftest(data.result) ? '' : null },
+    html('summary', {}, html('a', { href: `#fault-${number}` }, `#${number}`), ' ', html('b', {}, `${deviceName(data, at(fault, 'rank'), 'identity')}: ${figureAt(fault, 'kind')} fault`),
+      ' ', faultText(fault)),
+    bitGrid(fault), html('dl', { class: 'facts' }, facts.filter(([, value]) => value !== '-').map(([name, value]) => html('div', {}, html('dt', {}, name), html('dd', {}, value)))));
+}
+
+function faultList(data) {
+  const faults = listAt(data.result, 'faults');
+  return [...faults.slice(0, maxRows).map((fault, at) => faultEntry(data, fault, at + 1)),
+    faults.length > maxRows ? html('p', {}, `The first ${maxRows} of ${faults.length}; all are in result.json.`) : null];
 }
 
 // Other events, one line each.
@@ -236,59 +304,78 @@ function eventTable(data) {
 }
 
 function happened(data) {
-  const all = [...faultTable(data), eventTable(data)].filter(Boolean);
+  const all = [...faultList(data), eventTable(data)].filter(Boolean);
   return isSelftest(data.result) && all.length ? details('Injected faults and their detection', all) : all;
 }
 
 // "691 (700)"
 const withBracket = (value, next) => (next === '-' ? value : `${value} (${next})`);
 
-// One row per rank.
-function ranksPart({ result }) {
-  const faults = faultsByRank(result);
-  const rows = listAt(result, 'ranks').map((rank) => {
-    const number = at(rank, 'rank'), count = faults.get(number) || 0, error = at(rank, 'error');
-    const of = (...keys) => numberAt(result, 'telemetry', number, ...keys);
-    const cells = [figure(number), String(count), textAt(rank, 'hostname'), textAt(rank, 'device', 'name'),
-      withBracket(fixed(of('power_w_mean') ?? of('power_w', 'avg'), 0), fixed(of('power_limit_w'), 0)), fixed(of('temperature_c', 'max'), 0),
-      fixed(of('sm_clock_mhz', 'avg'), 0), fixed(of('gpu_utilization_percent', 'avg'), 1), figure(of('memory_used_bytes', 'max'), 'bytes'),
-      figureAt(rank, 'steps'), figureAt(rank, 'end_reason'), textAt(error, 'what') || figure(error)];
-    return cells.map((cell, column) => (column < 4 && count && !isSelftest(result) ? [cell, 'bad'] : cell));
+// One row per device, as at the end of the console's output; more about each on demand.
+function devicesPart(data) {
+  const { result } = data, ranks = new Map(listAt(result, 'ranks').map((rank) => [at(rank, 'rank'), rank])), heads = listAt(data, 'devices', 'columns');
+  const own = (rank, key) => figureAt(ranks.get(rank) ?? null, 'device', key), identity = ['uuid', 'pci_bus_id', 'serial'];
+  const rows = listAt(data, 'devices', 'rows').map((row) => {
+    const kind = row.is_bad ? 'bad' : row.has_finding ? 'warn' : null, error = at(ranks.get(row.rank) ?? null, 'error');
+    return [[row.label, kind], ...row.cells.map((cell, at) => [cell, row.is_bad && heads[at] === 'errors' ? 'bad' : row.notable[at] ? 'warn' : null]),
+      textAt(error, 'what') || figure(error), ...identity.map((key) => own(row.rank, key))];
   });
-  return [table('Ranks: one per device', ['rank', 'faults', 'host', 'device', 'power W (limit)', 'hottest °C', 'clock MHz', 'utilization %', 'memory used',
-    'steps', 'ended', 'error'], rows), peersTable(result)];
+  const kinds = new Set(rows.flat().map(([, kind]) => kind));
+  const more = table('More about each device', ['device', 'rank', 'model', 'link', 'NUMA node', 'compute capability', 'memory', 'memory used', 'utilization %', 'batch', 'steps', 'ended'],
+    [...ranks].map(([number, rank]) => {
+      const of = (...keys) => numberAt(result, 'telemetry', number, ...keys);
+      return [deviceName(data, number), figure(number), ...['name', 'link'].map((key) => own(number, key)), figureAt(rank, 'numa_node'), own(number, 'compute_capability'),
+        own(number, 'memory_total_bytes'), figure(of('memory_used_bytes', 'max'), 'bytes'), fixed(of('gpu_utilization_percent', 'avg'), 1), ...['batch', 'steps', 'end_reason'].map((key) => figureAt(rank, key))];
+    }));
+  const legend = [['bad', 'red: errors or lost'], ['warn', 'amber: finding, heat, throttling or new corrected errors']].filter(([kind]) => kinds.has(kind));
+  return [table(['One row per device', ...legend.map(([, text]) => text)].join('; '), ['device', ...heads, 'error', 'UUID', 'PCI', 'serial'], rows),
+    more && details('More about each device', more, peersTable(data))];
 }
 
-function peersTable(result) {
-  const peers = entriesAt(result, 'peers');
+function peersTable(data) {
+  const peers = entriesAt(data.result, 'peers');
   const figures = [...new Set(peers.flatMap(([, own]) => Object.keys(own ?? {}).filter((name) => numberAt(own, name, 'ratio') !== null)))].sort();
   if (!figures.length) return null;
-  return table('Each rank compared with the median of its device model (1 is the median)', ['rank', ...figures.map(spoken)], peers.map(([rank, own]) =>
-    [rank, ...figures.map((name) => withBracket(figureAt(own, name, 'value'), fixed(numberAt(own, name, 'ratio'), 3)))]));
+  return table('Each device compared with the median of its model (in brackets; 1 is the median)', ['device', ...figures.map(spoken)], peers.map(([rank, own]) =>
+    [deviceName(data, +rank), ...figures.map((name) => withBracket(figureAt(own, name, 'value'), fixed(numberAt(own, name, 'ratio'), 3)))]));
 }
 
-// One matrix per method of measuring pairs, and per metric.
-function linksPart({ result }) {
-  const matrices = new Map();
-  const add = (caption, from, to, value, kind) => {
-    if (value === null) return;
-    if (!matrices.has(caption)) matrices.set(caption, new Map());
-    matrices.get(caption).set(`${from} ${to}`, [String(+value.toPrecision(3)), kind]);
-  };
-  for (const unit of ['gb_per_second', 'latency_us'])
-    for (const entry of listAt(result, 'results')) {
-      const from = numberAt(entry, 'from'), to = numberAt(entry, 'to'), method = textAt(entry, 'method');
-      if (textAt(entry, 'measurement') !== 'pair' || from === null || to === null) continue;
-      for (const [a, b] of [[from, to], [to, from]]) {
-        const way = at(entry, 'one_way', `${a}->${b}`);
-        if (unit === 'latency_us') add(`Latency in microseconds, by ${method}`, a, b, numberAt(entry, unit), null);
-        else add(`GB/s one way, from the row's rank to the column's, by ${method}; marked: below its limit`, a, b, numberAt(way, unit),
-          at(way, 'below_limit') === true ? 'heat' : null);
-      }
+// The directions of `links` whose better method is below its limit: "0 1".
+function slowLinks(result) {
+  const best = new Map();
+  for (const entry of listAt(result, 'results').filter((one) => textAt(one, 'measurement') === 'pair'))
+    for (const [way, rate] of entriesAt(entry, 'one_way'))
+      if (numberAt(rate, 'gb_per_second') > (numberAt(best.get(way) ?? null, 'gb_per_second') ?? -1)) best.set(way, rate);
+  return new Set([...best].filter(([, rate]) => at(rate, 'below_limit') === true).map(([way]) => way.replace('->', ' ')));
+}
+
+// A table of the terminal's text. In a matrix over ranks a darker cell is a higher value; red is only what was judged too slow.
+function textTable(caption, [head, ...rows], result) {
+  const isMatrix = head[0] === 'rank' && head.slice(1).every((name) => /^\d+$/.test(name));
+  if (!isMatrix) return table(caption, head, rows);
+  const slow = caption.startsWith('One way') ? slowLinks(result) : new Set(), most = Math.max(...rows.flatMap((row) => row.slice(1).map(parseFloat)).filter(Number.isFinite));
+  return table(slow.size ? `${caption}; red: below its limit` : caption, head, rows.map(([from, ...cells]) => [from, ...cells.map((cell, column) => {
+    const share = parseFloat(cell) / most;
+    return slow.has(`${from} ${head[column + 1]}`) ? [cell, 'bad'] : share >= 0 ? [cell, 'heat', { style: `--share: ${share.toFixed(2)}` }] : cell;
+  })]));
+}
+
+// The command's summary: its Markdown tables as tables, other lines as they are.
+function summaryPart({ result, summary }) {
+  const blocks = [];  // [is a table, lines]
+  for (const line of (typeof summary === 'string' ? summary : '').split('\n')) {
+    const isRow = line.startsWith('|');
+    if (blocks.at(-1)?.[0] !== isRow) blocks.push([isRow, []]);
+    blocks.at(-1)[1].push(line);
+  }
+  const isTitle = (line) => /^\S/.test(line ?? '');
+  return blocks.map(([isTable, lines], place) => {
+    if (!isTable) {
+      const text = lines.slice(0, place + 1 < blocks.length && isTitle(lines.at(-1)) ? -1 : undefined).join('\n').replace(/^\n+|\s+$/g, '');
+      return text.includes('\n') ? terminal('Results', text) : text && html('p', {}, text);
     }
-  return [...matrices].map(([caption, cells]) => {
-    const ranks = [...new Set([...cells.keys()].flatMap((pair) => pair.split(' ')))].sort((a, b) => a - b);
-    return table(caption, ['from \\ to', ...ranks], ranks.map((from) => [from, ...ranks.map((to) => cells.get(`${from} ${to}`) || '')]));
+    const rows = lines.map((line) => line.slice(1, -1).split('|').map((cell) => cell.trim())), before = blocks[place - 1]?.[1].at(-1), caption = isTitle(before) ? before : 'Results';
+    return rows.some((row) => row.length !== rows[0].length) ? terminal(caption, lines.join('\n')) : textTable(caption, [rows[0], ...rows.slice(2)], result);
   });
 }
 
@@ -317,8 +404,9 @@ function figuresTable(name, entries) {
   return table(name, ['of', ...keys.map(spoken)], all.map((flat, row) => [titles[row], ...keys.map((key) => cell(flat, key))]));
 }
 
-// All metrics of all parts, in tables by subject, below the text that the terminal shows.
-function resultsPart({ result, summary }) {
+// The command's summary, then all metrics of all parts, in tables by subject.
+function resultsPart(data) {
+  const { result } = data, summary = summaryPart(data).filter(Boolean);
   const groups = new Map();
   for (const entry of listAt(result, 'results')) {
     const name = textAt(entry, 'measurement') || (textAt(result, 'command') === 'burn' && textAt(entry, 'test_name')) || textAt(entry, 'test_type');
@@ -326,9 +414,11 @@ function resultsPart({ result, summary }) {
   }
   const tables = [...groups].map(([name, entries]) =>
     details(`${name} (${Math.min(entries.length, maxEntries)})`, figuresTable(name, entries.slice(0, maxEntries))));
-  if (!summary && tables.length === 1) tables[0].open = true;  // selftest has no other summary
+  if (!summary.length && tables.length === 1) tables[0].open = true;  // selftest has no other summary
   const left = [...groups.values()].reduce((sum, entries) => sum + Math.max(entries.length - maxEntries, 0), 0);
-  return [summary ? terminal('Results as the terminal shows them', summary) : null, ...tables,
+  const all = tables.length > 1 ? [details('All values', ...tables)] : tables;
+  for (const one of all) one.className = 'values-of-tests';  // not printed
+  return [...summary, ...all,
     left ? html('p', {}, `Not shown here: ${counted(left, 'result')} of result.json.`) : null];
 }
 
@@ -340,32 +430,42 @@ function flatCounters(counters) {
   return new Map([...entriesAt(counters).filter(([name]) => name !== 'nvlinks'), ...links].filter(([, value]) => isReported(value)));
 }
 
+const isMoved = (value) => isObject(value) && Object.hasOwn(value, 'after') && !Object.hasOwn(value, 'max')
+  && at(value, 'after') !== null && at(value, 'before') !== at(value, 'after');
+
 function counterCell(value) {
-  const before = at(value, 'before'), after = at(value, 'after'), moved = before !== after && after !== null;
+  const [before, after] = ['before', 'after'].map((key) => at(value, key));
   if (!isObject(value) || !Object.hasOwn(value, 'after')) return figure(value);
-  const more = [['under load', at(value, 'under_load')], ['max', at(value, 'max')]].filter(([, one]) => one !== null);
-  const text = (moved ? `${figure(before)} → ` : '') + figure(after) + more.map(([name, one]) => `, ${name} ${figure(one)}`).join('');
-  return [text, moved && !Object.hasOwn(value, 'max') ? 'bad' : null];
+  const more = [['under load', at(value, 'under_load')], ['max', at(value, 'max')]].filter(([, one]) => one !== null).map(([name, one]) => `, ${name} ${figure(one)}`).join('');
+  if (!isMoved(value)) return figure(after) + more;
+  return [`${figure(before)} → ${figure(after)}${[before, after].every(Number.isFinite) ? ` (${after > before ? '+' : ''}${after - before})` : ''}${more}`, 'bad'];
 }
 
-function countersPart({ result }) {
-  const ranks = entriesAt(result, 'counters').map(([rank, counters]) => [`rank ${rank}`, flatCounters(counters)]);
-  const names = [...new Set(ranks.flatMap(([, counters]) => [...counters.keys()]))].sort();
-  if (ranks.length && !names.length) return html('p', {}, 'No device reported any.');
-  return table('Error counters: what they were before the run → after it; one number: they did not move', ['counter', ...ranks.map(([rank]) => rank)],
-    names.map((name) => [spoken(name), ...ranks.map(([, counters]) => counterCell(counters.get(name) ?? null))]));
+// Xids by device, then the counters; those that moved first.
+function countersPart(data) {
+  const ranks = entriesAt(data.result, 'counters').map(([rank, counters]) => [deviceName(data, +rank), flatCounters(counters), counters]);
+  const moved = (name) => ranks.some(([, counters]) => isMoved(counters.get(name)));
+  const names = [...new Set(ranks.flatMap(([, counters]) => [...counters.keys()]))].filter((name) => name !== 'xid').sort((a, b) => moved(b) - moved(a) || (a < b ? -1 : 1));
+  const xids = ranks.flatMap(([name, , counters]) => listAt(counters, 'xid').map((one) => [name, [figure(at(one, 'xid') ?? one), 'bad'],
+    numberAt(one, 'time') ? moment(data, new Date(one.time * 1000).toISOString()) : '-', figureAt(one, 'step'), figureAt(one, 'phase'), figureAt(one, 'detail')]));
+  if (ranks.length && !names.length && !xids.length) return html('p', {}, 'No error counters available on this backend.');
+  return [table('Driver errors (Xid)', ['device', 'Xid', 'time', 'step', 'phase', 'detail'], xids),
+    table('Before the run → after it (change); one number: no change', ['counter', ...ranks.map(([name]) => name)],
+      names.map((name) => [spoken(name), ...ranks.map(([, counters]) => counterCell(counters.get(name) ?? null))]))];
 }
 
-// System data that a vendor's support needs.
+// As one line for a shell.
+const commandLine = (words) => ['extreme_gpu_trainer', ...words.map((word) => (/^[\w@%+=:,./-]+$/.test(figure(word)) ? word : `'${figure(word).replaceAll("'", "'\\''")}'`))].join(' ');
+
+// System data that a vendor's support needs. A run on the host used none of NVIDIA's libraries.
 function systemPart({ result }) {
-  const devices = listAt(result, 'ranks').map((rank) => [figureAt(rank, 'rank'), textAt(rank, 'hostname'), textAt(rank, 'device', 'name'),
-    ...['uuid', 'pci_bus_id'].map((key) => figureAt(rank, 'device', key)), figureAt(rank, 'numa_node'), figureAt(rank, 'device', 'compute_capability'),
-    figureAt(rank, 'device', 'memory_total_bytes')]);
-  const options = table('Options in effect', ['option', 'value'], entriesAt(result, 'options').map(([name, value]) => [name, figure(value)]));
-  return [table('Devices', ['rank', 'host', 'device', 'UUID', 'PCI', 'NUMA node', 'compute capability', 'memory'], devices, true),
-    table('System', ['what', 'value'], [['program version', textAt(result, 'program_version')],
-      ...entriesAt(result, 'system_info').map(([name, value]) => [spoken(name), figure(value, name)]), ['arguments', JSON.stringify(at(result, 'arguments'))]]),
-    options && details('Options', options)];
+  const isUsed = (name) => !/^(cuda|cublas|nccl|driver)_version$/.test(name) || listAt(result, 'ranks').some((rank) => textAt(rank, 'backend') !== 'host');
+  const system = entriesAt(result, 'system_info').filter(([name, value]) => value !== null && figure(value) !== '' && isUsed(name));
+  const options = entriesAt(result, 'options').filter(([, value]) => value !== null);
+  const rows = [['program version', textAt(result, 'program_version')], ['command line', html('code', {}, commandLine(listAt(result, 'arguments')))],
+    ...system.map(([name, value]) => [spoken(name), figure(value, name)])];
+  return details('Command line, versions and options in effect', table('System', ['what', 'value'], rows),
+    table('Options in effect', ['option', 'value'], options.map(([name, value]) => [`--${name}`, figure(value)])));
 }
 
 // Logarithmic axis: equal ratios have equal distances. `all`: the values in ascending order; every n-th is a tick.
@@ -487,13 +587,12 @@ function timePart({ lines }) {
 const parts = {
   files: filesPart,
   notes: ({ comparison, text }) => (text && listAt(comparison, 'notes').length ? items(comparison.notes) : null),
+  devices: devicesPart,
   happened,
-  'ranks-and-devices': ranksPart,
+  results: resultsPart,
   time: timePart,
-  links: linksPart,
   scaling: scalingPart,
   tests: testsPart,
-  results: resultsPart,
   counters: countersPart,
   system: (data) => (data.text ? null : systemPart(data)),
   text: ({ text }) => (text ? terminal('The comparison as the terminal shows it', text) : null),
@@ -532,3 +631,8 @@ function render(data) {
     shown.flatMap((section) => [html('a', { href: `#${section.id}` }, section.firstElementChild.textContent), '\n'])));
   document.querySelector('main').hidden = false;
 }
+
+// A link to a fault opens it, and so does printing all that is collapsed.
+const openFault = () => document.querySelector('details.fault:target')?.setAttribute('open', '');
+addEventListener('hashchange', openFault);
+addEventListener('beforeprint', () => document.querySelectorAll('details:not(.values-of-tests, .values-of-tests *)').forEach((one) => one.setAttribute('open', '')));

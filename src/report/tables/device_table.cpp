@@ -282,6 +282,7 @@ Json device_cells(const Json& result) {
     }
     rows.push_back({{"rank", device.rank},
                     {"label", device_label(*device.identity, name_host)},
+                    {"identity", device_identity(*device.identity, name_host)},
                     {"is_bad", counts_errors(result) && (device.errors > 0 || device.is_lost)},
                     {"has_finding", device.has_finding},
                     {"cells", cells},
