@@ -58,7 +58,7 @@ class Page(ProgramTest):
         self.assertEqual(errors, [])
         self.assertEqual(asked, set())  # policy violations are errors
         self.assertIn('class="verdict fault"', dom)
-        self.assertRegex(dom, r"<th[^>]*>memory</th>")
+        self.assertIn("memory fault</b>", dom)
         self.assertNotIn("<img src=\"x\"", dom)
         self.assertIn(html.escape(HOSTILE, quote=False), dom)
         if "Dygraph=" not in page:
@@ -101,21 +101,48 @@ class Script(ProgramTest):
         told = self.open("burn-fault")
         text = self.value("document.body.innerText")
         self.assertIn(told[told.index("Verdict: fault"):told.index("Files: ")].strip(), text)
-        self.assertNotIn("What happened", text)
+        self.assertNotIn("Faults and events", text)
 
     def test_of_a_fault(self):
         self.open("burn-fault")
         text = self.value("document.querySelector('main').innerText")
-        for told in ("FAULT exit code 1", "3 ranks on node-a: AMD EPYC", "Named by the checks", "rank 1 on node-a: AMD EPYC (1 fault)",
-                     "GEMMs verified\n66.06 MFLOP", "Faults: every wrong result", "output gradient of layer 2, fp16", "Error counters", "certain"):
+        for told in ("FAULT exit code 1", "burn: node-a, 3x AMD EPYC, 2 s, 1 error", "CPU 1 (AMD EPYC): replay fault", "2026-11-27 03:59:34 UTC to 03:59:36 UTC",
+                     "GEMMs verified\n66.06 MFLOP", "red: errors or lost", "output gradient of layer 2, fp16", "Error counters", "certain"):
             self.assertIn(told, text)
+        self.assertEqual(self.value("document.title"), "FAULT node-a burn 2026-11-27")
+        self.assertEqual(self.value("[...document.querySelectorAll('#devices table')[0].querySelectorAll('.bad')].map((cell) => cell.textContent)"), ["CPU 1", "1"])
         self.assertEqual(self.value("document.querySelectorAll('td svg polyline').length > 5"), True)
+        for hidden in ("CUDA version", "NCCL version", "UUID"):  # of a run on the host
+            self.assertNotIn(hidden, self.value("document.querySelector('main').textContent"))
+
+    def test_on_paper(self):
+        self.open("burn-fault")
+        self.value("dispatchEvent(new Event('beforeprint'))")
+        self.browser.call("Emulation.setEmulatedMedia", media="print")
+        self.browser.call("Emulation.setDeviceMetricsOverride", width=703, height=1000, deviceScaleFactor=1, mobile=False)  # A4 less its margins
+        shown = self.value("document.querySelector('main').innerText")
+        for told in ("xor", "detector", "expected", "--layers 32,48,16", "ECC counters: "):
+            self.assertIn(told, shown)
+        self.assertNotIn("Whole run", shown)
+        self.assertEqual(self.value("getComputedStyle(document.querySelector('.verdict')).color"), "rgb(0, 0, 0)")
+        self.assertEqual(self.value("[...document.querySelectorAll('main table')].filter((one) => one.offsetWidth > 703).length"), 0)
+
+    def test_of_the_summary_of_a_command(self):
+        self.open("loadtest")
+        self.assertEqual(self.value("document.querySelector('#results table caption').textContent"), "Load tests, all devices together")
+        self.assertEqual(self.value("document.querySelectorAll('#results pre').length"), 0)
+        first = "document.querySelector('#results tbody tr th').textContent"
+        self.assertEqual(self.value(first), "train_simple_cnn_bs16")
+        self.value("[...document.querySelectorAll('#results button.sort')].find((one) => one.textContent === 'Samples/s').click()")
+        self.assertEqual(self.value(first), "retrieval")  # 9.483e+04
+        self.assertEqual(self.value("document.querySelector('#results [aria-sort]').getAttribute('aria-sort')"), "descending")
         self.assertEqual(self.browser.errors, [])
 
     def test_of_a_selftest(self):
         self.open("selftest")
         self.assertEqual(self.value("document.querySelector('#results details[open] summary').textContent.startsWith('selftest')"), True)
-        self.assertNotIn("Named by the checks", self.value("document.querySelector('main').innerText"))  # injected faults do not count against a device
+        self.assertEqual(self.value("document.querySelectorAll('#devices .bad, details.fault[open]').length"), 0)  # injected faults do not count against a device
+        self.assertIn("Injected faults", self.value("document.querySelector('.tiles').innerText"))
 
     def test_numbers_are_those_of_the_console(self):
         self.open("burn-one-rank")
@@ -130,14 +157,39 @@ class Script(ProgramTest):
 
     def test_marks_links_below_their_limit_only(self):
         self.open("burn-one-rank")
-        pairs = [{"measurement": "pair", "method": HOSTILE, "from": a, "to": b, "latency_us": 9.5,
-                  "one_way": {f"{x}->{y}": {"gb_per_second": rate, "below_limit": rate < 200} for x, y in ((a, b), (b, a))}}
-                 for a, b, rate in ((0, 1, 400), (0, 2, 100), (1, 2, 390))]
-        links = self.shown("links", {"result": {"results": pairs}})
-        for told in ("<td>400", '<td class="heat">100', "<td>390", "<td>9.5"):
-            self.assertIn(told, links)
-        self.assertEqual(links.count("heat"), 2)
+        pairs = [{"measurement": "pair", "method": method, "from": 0, "to": 1,
+                  "one_way": {way: {"gb_per_second": rate, "below_limit": rate < 200} for way, rate in (("0->1", forth), ("1->0", 100))}}
+                 for method, forth in ((HOSTILE, 50), ("peer copies", 400))]
+        title = "One way, from the row's rank to the column's, GB/s"
+        matrix = f"{HOSTILE}\n| rank |   0 |   1 |\n|------|----:|----:|\n| 0    |   X | 400 |\n| 1    | 100 |   X |\n".replace(HOSTILE, title)
+        links = self.shown("results", {"summary": f"{HOSTILE}\nx\n\n{matrix}", "result": {"results": pairs}})
+        self.assertRegex(links, r'class="heat number"[^>]*--share: 1.00[^>]*>400')
+        self.assertIn('<td class="bad number">100', links)
+        self.assertEqual((links.count('"bad'), links.count('"heat')), (1, 1))
+        self.assertIn("red: below its limit", links)
         self.assertNotIn("<img", links)
+        self.assertIn("<pre", self.shown("results", {"summary": "T\n| a |\n|---|\n| b | c |", "result": {}}))  # no table: stays a text
+
+    def test_counters_faults_and_reasons(self):
+        self.open("burn-one-rank")
+        counters = {"ecc_corrected": {"before": 5, "after": 5}, "pcie_replay": {"before": 1, "after": 4}, "xid": [{"xid": 79, "time": 0, "detail": HOSTILE}]}
+        text = self.shown("counters", {"result": {"counters": {"0": counters}}})
+        self.assertRegex(text, r'<td class="bad number">79</td>')
+        self.assertIn('1 → 4 (+3)', text)
+        self.assertLess(text.index("PCIe replay"), text.index("ECC corrected"))
+        self.assertNotIn("<img", text)
+
+        fault = {"kind": "memory", "rank": 0, "where": "block 3", "offset": 64, "xor": "0x00000002", "expected": "0x00000003", "actual": "0x00000001"}
+        data = {"devices": {"rows": [{"rank": 0, "identity": f"GPU 0, UUID {HOSTILE}"}]}, "result": {"faults": [fault] * 4}}
+        text = self.shown("happened", data)
+        self.assertIn("memory fault</b> byte 64, bit 1 wrong: expected 0x00000003, read 0x00000001", text)
+        self.assertEqual(text.count("<mark>"), 8)
+        self.assertEqual(text.count('open=""'), 3)
+        self.assertNotIn("<img", text)
+        self.assertIn(HOSTILE, html.unescape(text))
+
+        self.value("render({ result: { verdict: 'fault', exit_code: 1, reasons: ['a', 'b', 'a'] } })")
+        self.assertEqual(self.value("document.querySelector('.verdict ul').innerText"), "a (2 times)\nb")
 
     def test_a_line_chart_places_points_by_their_ratios(self):
         self.open("burn-one-rank")
@@ -194,7 +246,7 @@ class Script(ProgramTest):
         self.assertNotIn("block 1000", told)
         told = self.shown("results", {"result": {"results": [{"measurement": "pair", "value": 1.5}] * 501}})
         self.assertIn("Not shown here: 1 result of result.json.", told)
-        for part, limit in (("files", 0), ("tests", 0), ("text", 0), ("links", 0)):
+        for part, limit in (("files", 0), ("tests", 0), ("text", 0), ("results", 0)):
             self.assertEqual(len(self.shown(part, {"result": {}})), limit)
 
     def test_a_result_that_is_cut_or_foreign(self):

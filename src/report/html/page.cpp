@@ -27,9 +27,10 @@ constexpr const char* live_footer =
 
 /// Links to the files next to the page.
 std::string footer_of(const Json& result) {
+  constexpr int max_links = 16;
   std::string links = "<a href=\"result.json\">result.json</a>";
   for (const Json& identity : member(result, "ranks"))
-    if (const auto rank = value_at<int>(identity, "rank"))
+    if (const auto rank = value_at<int>(identity, "rank"); rank && *rank < max_links)
       links += fmt::format(" <a href=\"journal.rank{0}.jsonl\">journal.rank{0}.jsonl</a>", *rank);
   return "<p>All data: " + links +
          "</p>\n<p>Times are UTC. <code>extreme_gpu_trainer report DIR</code> rebuilds this file.</p>";

@@ -76,6 +76,11 @@ const html = builder('1999/xhtml'), svg = builder('2000/svg');
 
 const items = (lines) => html('ul', {}, lines.map((line) => html('li', {}, line)));
 const details = (title, ...content) => html('details', {}, html('summary', {}, title), ...content);
+// Too much for paper: printed only if it is open.
+function bulk(one) {
+  one.className = 'bulk';
+  return one;
+}
 const terminal = (label, text) => html('pre', { tabindex: 0, role: 'region', 'aria-label': label }, text);
 
 // A cell is a text, a node, or one of them with its class: [content, class]. The first one of a row is its header.
@@ -298,14 +303,15 @@ function eventTable(data) {
   return table('Losses, findings, restarts, injected faults', ['what', 'rank', 'time', 'text'], [
     ...listAt(data, 'events').map((event) => row(event.what, event, event.text)),
     ...listAt(data.result, 'fault_repeats').map((entry) =>
-      row('repeats', entry, `${counted(numberAt(entry, 'count') || 0, 'more fault')} like one above: ${figure(entry)}`)),
+      ['repeats', figureAt(entry, 'rank'), moment(data, textAt(entry, 'last_time')),
+        `${counted(numberAt(entry, 'count') || 0, 'more fault')} like one above: ${figureAt(entry, 'kind')}, part ${figureAt(entry, 'part')}, detected by ${figureAt(entry, 'detector')}; time of the last one`]),
     ...listAt(data.result, 'injections').map((entry) => row('injected', entry, `${textAt(entry, 'planned') || textAt(entry, 'kind')}: ${textAt(entry, 'where')}`
       + (at(entry, 'found') === null ? '' : at(entry, 'found') === true ? '; found' : '; NOT found')))], true);
 }
 
 function happened(data) {
   const all = [...faultList(data), eventTable(data)].filter(Boolean);
-  return isSelftest(data.result) && all.length ? details('Injected faults and their detection', all) : all;
+  return isSelftest(data.result) && all.length ? bulk(details('Injected faults and their detection', all)) : all;
 }
 
 // "691 (700)"
@@ -316,8 +322,8 @@ function devicesPart(data) {
   const { result } = data, ranks = new Map(listAt(result, 'ranks').map((rank) => [at(rank, 'rank'), rank])), heads = listAt(data, 'devices', 'columns');
   const own = (rank, key) => figureAt(ranks.get(rank) ?? null, 'device', key), identity = ['uuid', 'pci_bus_id', 'serial'];
   const rows = listAt(data, 'devices', 'rows').map((row) => {
-    const kind = row.is_bad ? 'bad' : row.has_finding ? 'warn' : null, error = at(ranks.get(row.rank) ?? null, 'error');
-    return [[row.label, kind], ...row.cells.map((cell, at) => [cell, row.is_bad && heads[at] === 'errors' ? 'bad' : row.notable[at] ? 'warn' : null]),
+    const kind = row.is_bad ? 'bad' : row.has_finding ? 'notable' : null, error = at(ranks.get(row.rank) ?? null, 'error');
+    return [[row.label, kind], ...row.cells.map((cell, at) => [cell, row.is_bad && heads[at] === 'errors' ? 'bad' : row.notable[at] ? 'notable' : null]),
       textAt(error, 'what') || figure(error), ...identity.map((key) => own(row.rank, key))];
   });
   const kinds = new Set(rows.flat().map(([, kind]) => kind));
@@ -327,7 +333,7 @@ function devicesPart(data) {
       return [deviceName(data, number), figure(number), ...['name', 'link'].map((key) => own(number, key)), figureAt(rank, 'numa_node'), own(number, 'compute_capability'),
         own(number, 'memory_total_bytes'), figure(of('memory_used_bytes', 'max'), 'bytes'), fixed(of('gpu_utilization_percent', 'avg'), 1), ...['batch', 'steps', 'end_reason'].map((key) => figureAt(rank, key))];
     }));
-  const legend = [['bad', 'red: errors or lost'], ['warn', 'amber: finding, heat, throttling or new corrected errors']].filter(([kind]) => kinds.has(kind));
+  const legend = [['bad', 'red: errors or lost'], ['notable', 'amber: finding, heat, throttling or new corrected errors']].filter(([kind]) => kinds.has(kind));
   return [table(['One row per device', ...legend.map(([, text]) => text)].join('; '), ['device', ...heads, 'error', 'UUID', 'PCI', 'serial'], rows),
     more && details('More about each device', more, peersTable(data))];
 }
@@ -397,8 +403,10 @@ function figuresTable(name, entries) {
     if (rank === null) return test;
     return entries.length > 1 && test === name ? `rank ${rank}` : `${test}, rank ${rank}`;
   });
+  for (const flat of all) if (flat.get('undone') === flat.get('failure')) flat.delete('undone');
   for (const flat of all) for (const shown of ['test_name', 'test_type', 'description', 'rank', 'measurement']) flat.delete(shown);
-  const keys = [...new Set(all.flatMap((flat) => [...flat.keys()]))].sort();
+  const place = (key) => (key === 'success' ? 0 : key === 'failure' ? 2 : 1);
+  const keys = [...new Set(all.flatMap((flat) => [...flat.keys()]))].sort((a, b) => place(a) - place(b) || (a < b ? -1 : 1));
   const cell = (flat, key) => figure(flat.get(key) ?? null, key);
   if (keys.length > entries.length) return table(name, ['figure', ...titles], keys.map((key) => [spoken(key), ...all.map((flat) => cell(flat, key))]));
   return table(name, ['of', ...keys.map(spoken)], all.map((flat, row) => [titles[row], ...keys.map((key) => cell(flat, key))]));
@@ -416,9 +424,7 @@ function resultsPart(data) {
     details(`${name} (${Math.min(entries.length, maxEntries)})`, figuresTable(name, entries.slice(0, maxEntries))));
   if (!summary.length && tables.length === 1) tables[0].open = true;  // selftest has no other summary
   const left = [...groups.values()].reduce((sum, entries) => sum + Math.max(entries.length - maxEntries, 0), 0);
-  const all = tables.length > 1 ? [details('All values', ...tables)] : tables;
-  for (const one of all) one.className = 'values-of-tests';  // not printed
-  return [...summary, ...all,
+  return [...summary, ...(tables.length > 1 ? [bulk(details('All values', ...tables))] : tables.map(bulk)),
     left ? html('p', {}, `Not shown here: ${counted(left, 'result')} of result.json.`) : null];
 }
 
@@ -461,7 +467,7 @@ const commandLine = (words) => ['extreme_gpu_trainer', ...words.map((word) => (/
 function systemPart({ result }) {
   const isUsed = (name) => !/^(cuda|cublas|nccl|driver)_version$/.test(name) || listAt(result, 'ranks').some((rank) => textAt(rank, 'backend') !== 'host');
   const system = entriesAt(result, 'system_info').filter(([name, value]) => value !== null && figure(value) !== '' && isUsed(name));
-  const options = entriesAt(result, 'options').filter(([, value]) => value !== null);
+  const options = entriesAt(result, 'options').filter(([name, value]) => name !== 'command' && value !== null && figure(value) !== '');
   const rows = [['program version', textAt(result, 'program_version')], ['command line', html('code', {}, commandLine(listAt(result, 'arguments')))],
     ...system.map(([name, value]) => [spoken(name), figure(value, name)])];
   return details('Command line, versions and options in effect', table('System', ['what', 'value'], rows),
@@ -635,4 +641,4 @@ function render(data) {
 // A link to a fault opens it, and so does printing all that is collapsed.
 const openFault = () => document.querySelector('details.fault:target')?.setAttribute('open', '');
 addEventListener('hashchange', openFault);
-addEventListener('beforeprint', () => document.querySelectorAll('details:not(.values-of-tests, .values-of-tests *)').forEach((one) => one.setAttribute('open', '')));
+addEventListener('beforeprint', () => document.querySelectorAll('details:not(.bulk, .bulk *)').forEach((one) => one.setAttribute('open', '')));
