@@ -52,7 +52,7 @@ struct Pairs {
 
 std::string number(std::optional<double> value) {
   if (!value) return not_measured;
-  return *value >= 100 ? fmt::format("{:.0f}", *value) : fmt::format("{:.3g}", *value);
+  return *value >= 100 ? fmt::format("{:.0f}", *value) : fmt::format("{:#.3g}", *value);
 }
 
 std::string latency_text(const Latency& latency) {

@@ -66,6 +66,35 @@ TEST(DeviceTable, HasARowPerDevice) {
   EXPECT_EQ(lines_of(result, 120), expected);
 }
 
+TEST(DeviceTable, MarksCellsOfThePage) {
+  Json result = result_of(3);
+  result["verdict"] = "fault";
+  result["faults"] = {{{"rank", 1}}};
+  result["findings"] = {{{"rank", 2}, {"kind", "slow"}}};
+  result["telemetry"]["0"]["guard"]["temperature_limit_c"] = 71.0;
+  result["telemetry"]["1"]["throttle_seconds"] = {{"sw_power_cap", 3500.0}};
+  result["counters"]["1"]["ecc_corrected"] = {{"before", 5}, {"after", 5}};
+  result["ranks"][1]["device"]["uuid"] = "GPU-1";
+  Json page = device_cells(result);
+  EXPECT_EQ(page["headline"], Json({"FAULT", "node0", "3x NVIDIA H200", "1 h 00 m", "1 error"}));
+  EXPECT_EQ(page["columns"], Json({"errors", "power W avg/limit", "temp C max", "mem C max", "SM MHz avg",
+                                   "throttled", "vs peers", "ECC new"}));
+  EXPECT_EQ(page["rows"][1]["cells"], Json({"1", "693 / 700", "71", "82", "1755", "0.0 %", "+0.3 %", "0"}));
+  EXPECT_EQ(page["rows"][0]["notable"], Json({false, false, true, false, false, true, false, true}));
+  EXPECT_EQ(page["rows"][1]["notable"], Json(std::vector<bool>(8)));
+  EXPECT_EQ(page["rows"][1]["identity"], "GPU 1, UUID GPU-1");
+  EXPECT_EQ(page["rows"][2]["label"], "GPU 2");
+  const auto marks = [&](const char* key) {
+    return Json({page["rows"][0][key], page["rows"][1][key], page["rows"][2][key]});
+  };
+  EXPECT_EQ(marks("is_bad"), Json({false, true, false}));
+  EXPECT_EQ(marks("has_finding"), Json({false, false, true}));
+  result["command"] = "selftest";
+  page = device_cells(result);
+  EXPECT_EQ(marks("is_bad"), Json({false, false, false})) << "all its faults are injected";
+  EXPECT_EQ(device_cells({{"verdict", "pass"}}), nullptr);
+}
+
 TEST(DeviceTable, FitsATerminal) {
   const Json result = result_of(9);
   for (const std::size_t columns : {40u, 60u, 80u, 82u, 120u, 200u})

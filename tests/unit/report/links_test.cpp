@@ -74,7 +74,7 @@ TEST(LinksText, TellsPairsByTheirBetterMethod) {
   const std::string text = links_text(good_result());
   EXPECT_THAT(text, HasSubstr("Found 3 devices on 1 host"));
   EXPECT_THAT(text, HasSubstr("| 0 - 1 | NVLink 4 x18 through NVSwitch |     393 |     394 |       787 |     "
-                              "    87 % |        1.6 | peer copies |"));
+                              "    87 % |       1.60 | peer copies |"));
   EXPECT_THAT(text, HasSubstr("| 0 - 2 | NVLink 4 x18 through NVSwitch |     362 |     363 |"));
   EXPECT_THAT(text, HasSubstr("NV18: NVLink 4 x18 through NVSwitch"));
 }
@@ -84,17 +84,17 @@ TEST(LinksText, ALatencyThatScattersSaysSo) {
   result["results"][4]["latency_scatters"] = true;
   result["results"][2]["latency_us"] = result["results"][2]["latency_scatters"] = nullptr;
   const std::string text = links_text(result);
-  EXPECT_THAT(text, HasSubstr("| 1.6 scatters | peer copies |"));
-  EXPECT_THAT(text, HasSubstr("|            - |        NCCL |"));
+  EXPECT_THAT(text, HasSubstr("| 1.60 scatters | peer copies |"));
+  EXPECT_THAT(text, HasSubstr("|             - |        NCCL |"));
 }
 
 TEST(LinksText, ALatencyIsOfTheMethodOfItsRow) {
   const std::string text = links_text(good_result());
-  EXPECT_THAT(text, HasSubstr("|        9.6 |        NCCL |"));
+  EXPECT_THAT(text, HasSubstr("|       9.60 |        NCCL |"));
   EXPECT_THAT(text, HasSubstr("Latency of a message, microseconds\n"
-                              "| rank |   0 |   1 |   2 |\n"
-                              "|------|----:|----:|----:|\n"
-                              "| 0    |   X | 9.5 | 9.6 |\n"));
+                              "| rank |    0 |    1 |    2 |\n"
+                              "|------|-----:|-----:|-----:|\n"
+                              "| 0    |    X | 9.50 | 9.60 |\n"));
 }
 
 TEST(LinksText, RatesThatAreNoOneFigureAreMarked) {
@@ -106,7 +106,7 @@ TEST(LinksText, RatesThatAreNoOneFigureAreMarked) {
   EXPECT_THAT(
       text,
       HasSubstr("Unstable:              1 of 6 directions, whose repeats differ by more than 30 %; most "
-                "rank 0 -> rank 1: 9 to 395 GB/s\n"));
+                "rank 0 -> rank 1: 9.00 to 395 GB/s\n"));
   EXPECT_THAT(links_text(good_result()), Not(HasSubstr("nstable")));
 }
 
@@ -131,7 +131,7 @@ TEST(LinksText, MatricesHaveARowARank) {
 TEST(LinksText, HostsCollectivesAndASummary) {
   const std::string text = links_text(good_result());
   EXPECT_THAT(text,
-              HasSubstr("| 1    | PCIe 5 x16 |         1 |           55.1 |           55.2 |        88 |"));
+              HasSubstr("| 1    | PCIe 5 x16 |         1 |           55.1 |           55.2 |      88.0 |"));
   EXPECT_THAT(text, HasSubstr("| all-reduce | 1.00 GB |            261 |      348 |        11.5 |"));
   EXPECT_THAT(text, HasSubstr("Lowest pair, one way:  362 GB/s (2.9 Tb/s), rank 0 -> rank 2"));
   EXPECT_THAT(text, HasSubstr("Highest:               394 GB/s (3.15 Tb/s), rank 1 -> rank 0"));

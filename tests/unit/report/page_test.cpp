@@ -93,7 +93,7 @@ TEST(Page, HoldsTheResultAndItsText) {
   const Json result = result_of({start(0, 2), start(1, 2), fault(1), end(0), end(1)});
   const std::string page = page_text(result, TimeLines());
   EXPECT_EQ(data_of(page)["result"], result);
-  EXPECT_THAT(page, AllOf(HasSubstr("<title>FAULT n burn "), HasSubstr("default-src 'none'"),
+  EXPECT_THAT(page, AllOf(HasSubstr("<title>FAULT node1 burn "), HasSubstr("default-src 'none'"),
                           HasSubstr("Verdict: fault (exit code 1)\n  GPU 1, UUID GPU-1: ")));
   for (const char* no : {"{{", "http-equiv=\"refresh", "sourceMappingURL"})
     EXPECT_FALSE(page.substr(0, page.find("id=\"data\"")).find(no) != std::string::npos) << no;
