@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "device/host/host_device.hpp"
+#include "device/host/host_topology.hpp"
 #include "device/host/onednn/host_dnn.hpp"
 #include "device/nvml/nvml_inventory.hpp"
 #include "device/nvml/nvml_sensor.hpp"
@@ -178,8 +179,19 @@ std::string untested_gpus(int visible, const RankPlace& place, const std::filesy
   if (visible == 0) return there > 0 ? text(there, "the host backend tests the CPU") : std::string();
   if (visible > 1 && visible > place.local_size)
     return text(static_cast<std::size_t>(visible),
-                fmt::format("start with mpirun -np {} or scripts/run.sh", visible));
+                fmt::format("start with mpirun --quiet -np {} or scripts/run.sh", visible));
   return {};
+}
+
+std::string shared_cores(int cores, const RankPlace& place) {
+  if (place.local_size <= cores) return {};
+  return fmt::format("{} share {} on {}", counted(static_cast<std::uint64_t>(place.local_size), "rank"),
+                     counted(static_cast<std::uint64_t>(cores), "core"), place.hostname);
+}
+
+Result<int> node_cores() {
+  EGT_TRY_ASSIGN(const HostShare share, find_host_share(1));
+  return share.node_cores;
 }
 
 Json read_inventory(const std::string& hostname, const std::filesystem::path& root, const char* nvml) {

@@ -34,9 +34,13 @@ struct BackendChoice {
 /// system root. `cuda_reason`: why CUDA has no device.
 std::string unusable_gpus(const std::filesystem::path& root, const std::string& cuda_reason);
 
-/// "1 of 8 GPUs tested; start with mpirun -np 8 or scripts/run.sh" if a node's ranks do not use all GPUs;
-/// else empty. `visible`: CUDA devices of a rank, 0 on the host backend.
+/// "1 of 8 GPUs tested; start with mpirun --quiet -np 8 or scripts/run.sh" if a node's ranks do not use all
+/// GPUs; else empty. `visible`: CUDA devices of a rank, 0 on the host backend.
 std::string untested_gpus(int visible, const RankPlace& place, const std::filesystem::path& root);
+/// "4 ranks share 2 cores on node7" if ranks of the host backend cannot have a core each; empty otherwise.
+std::string shared_cores(int cores, const RankPlace& place);
+/// Cores of the node or container; a failure: unknown.
+Result<int> node_cores();
 
 /// This node as check_inventory needs it. Without a driver, it has no GPU. `root`: file system to read.
 Json read_inventory(const std::string& hostname, const std::filesystem::path& root = "/",

@@ -59,6 +59,7 @@ Status no_thread(const std::string& what, const std::system_error& error) {
   std::vector<std::string> limits = group_limits();
   add_limit(limits, "u", RLIMIT_NPROC, 1);
   add_limit(limits, "v", RLIMIT_AS, 1024);
+  add_limit(limits, "d", RLIMIT_DATA, 1024);  // Linux counts thread stacks as data
   if (limits.empty())
     limits.push_back("kernel.threads-max " + first_line("/proc/sys/kernel/threads-max").value_or(""));
   return {StatusCode::unavailable,

@@ -122,28 +122,26 @@ class SharedRestart {
   SharedRestart(RestartableCommunicator& communicator, int number)
       : communicator_(communicator), name_(fmt::format("/egt_restart_{}_{}", getppid(), number)) {
     const int file = shm_open(name_.c_str(), O_RDWR | O_CREAT, 0600);
-    EXPECT_EQ(ftruncate(file, sizeof(*first_)), 0);
-    void* shared = mmap(nullptr, sizeof(*first_), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    EXPECT_EQ(ftruncate(file, sizeof(*shared_)), 0);
+    void* shared = mmap(nullptr, sizeof(*shared_), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     EXPECT_NE(shared, MAP_FAILED);
     close(file);
-    first_ = static_cast<std::atomic<double>*>(shared);
+    shared_ = static_cast<Shared*>(shared);
+    // A killed test leaves no file.
+    if (++shared_->opened == mpi_session().place().size) shm_unlink(name_.c_str());
   }
   SharedRestart(const SharedRestart&) = delete;
   SharedRestart& operator=(const SharedRestart&) = delete;
-  /// After the last rank has opened it.
-  ~SharedRestart() {
-    munmap(first_, sizeof(*first_));
-    shm_unlink(name_.c_str());
-  }
+  ~SharedRestart() { munmap(shared_, sizeof(*shared_)); }
 
   /// Any thread.
   void begin() {
     double none = 0;
-    first_->compare_exchange_strong(none, now());
+    shared_->first.compare_exchange_strong(none, now());
     interrupt();
   }
   void follow() {
-    if (const double first = *first_; first > 0 && now() > first + 0.02) interrupt();
+    if (const double first = shared_->first; first > 0 && now() > first + 0.02) interrupt();
   }
   /// No interruption after this call.
   void end() {
@@ -160,7 +158,11 @@ class SharedRestart {
 
   RestartableCommunicator& communicator_;
   std::string name_;
-  std::atomic<double>* first_;  ///< time of the first rank's start in seconds; 0: not started
+  struct Shared {
+    std::atomic<double> first;  ///< time of the first rank's start in seconds; 0: not started
+    std::atomic<int> opened;    ///< ranks that have opened it
+  };
+  Shared* shared_;
   std::mutex mutex_;
   bool interrupted_ = false;
 };

@@ -163,6 +163,10 @@ Status Run::open_platform() {
     std::string text = gpus.ok() ? untested_gpus(gpus.value(), control_.place(), "/") : std::string();
     if (!text.empty()) records_.warning(std::move(text));
   }
+  if (control_.place().local_rank == 0 && backend == Backend::host && control_.place().local_size > 1)
+    if (const Result<int> cores = node_cores(); cores.ok())
+      if (std::string text = shared_cores(cores.value(), control_.place()); !text.empty())
+        records_.notice(std::move(text));
   auto communicator = connect();
   EGT_TRY(agree(control_, communicator.status()));
   platform_.communicator = std::make_unique<RestartableCommunicator>(std::move(communicator.value()));

@@ -91,6 +91,7 @@ Result<HostShare> find_host_share(int local_size, const fs::path& root) {
                            count_cores(topology.get(), hwloc_topology_get_allowed_cpuset(topology.get())));
   HostShare share;
   share.cores = std::min(mine, std::max(1, all / local_size));
+  share.node_cores = all;
   const auto ranks = static_cast<std::uint64_t>(local_size);
   share.memory_bytes = memory.total_bytes / ranks;
   if (memory.total_bytes < memory.installed_bytes)

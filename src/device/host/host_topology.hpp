@@ -11,6 +11,7 @@ namespace egt {
 /// One rank's equal share of its node.
 struct HostShare {
   int cores = 1;
+  int node_cores = 1;  ///< of the node or container
   std::uint64_t memory_bytes = 0;
   std::uint64_t available_bytes = 0;  ///< share of the memory available when the share was determined
   int numa_node = -1;                 ///< -1: the rank may run on several

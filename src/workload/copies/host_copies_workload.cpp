@@ -4,6 +4,8 @@
 #include <cstring>
 #include <span>
 
+#include <fmt/format.h>
+
 #include "workload/common/findings.hpp"
 #include "workload/links/link_host_copies.hpp"
 
@@ -90,7 +92,10 @@ std::string HostCopiesWorkload::place_of(std::size_t chunk, std::uint64_t trip,
     return one.index < host.count && host.data[one.index] == one.expected;
   });
   if (right == std::ssize(samples)) return place + ", to the device: right in host memory";
-  return place + (right == 0 ? ", to the host, or in host memory: wrong there" : ", in both directions");
+  if (right > 0) return place + ", in both directions";
+  const std::uint64_t lowest = lowest_sample(*found).index;  // its expected word is in the fault
+  return place + ", to the host, or in host memory: wrong there" +
+         (lowest < host.count ? fmt::format(" ({})", hex(host.data[lowest])) : "");
 }
 
 PartReport HostCopiesWorkload::report() const {

@@ -86,7 +86,7 @@ TEST_F(PciGpus, ThatNoRankTestsAreCounted) {
   ::unsetenv("NVIDIA_VISIBLE_DEVICES");
   const RankPlace one{.local_size = 1, .hostname = "node7"};
   EXPECT_EQ(untested_gpus(8, one, root_.path()),
-            "1 of 8 GPUs tested on node7; start with mpirun -np 8 or scripts/run.sh");
+            "1 of 8 GPUs tested on node7; start with mpirun --quiet -np 8 or scripts/run.sh");
   EXPECT_EQ(untested_gpus(1, one, root_.path()), "");
   EXPECT_EQ(untested_gpus(8, {.local_size = 8, .hostname = "node7"}, root_.path()), "");
   EXPECT_EQ(untested_gpus(0, one, root_.path()), "");
@@ -94,6 +94,13 @@ TEST_F(PciGpus, ThatNoRankTestsAreCounted) {
   add("0000:65:00.0", "0x10de", "0x030200");
   EXPECT_EQ(untested_gpus(0, one, root_.path()),
             "0 of 2 GPUs tested on node7; the host backend tests the CPU");
+}
+
+TEST(SharedCores, AreToldIfNotEveryRankHasOne) {
+  EXPECT_EQ(shared_cores(2, {.local_size = 4, .hostname = "node7"}), "4 ranks share 2 cores on node7");
+  EXPECT_EQ(shared_cores(1, {.local_size = 2, .hostname = "node7"}), "2 ranks share 1 core on node7");
+  EXPECT_EQ(shared_cores(2, {.local_size = 2, .hostname = "node7"}), "");
+  EXPECT_GE(node_cores().value(), 1);
 }
 
 /// Seven of eight GPUs respond, and none of them as it should.

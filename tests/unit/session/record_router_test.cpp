@@ -32,6 +32,7 @@ class FakeControl : public Control {
     return {};
   }
   Result<std::optional<std::string>> receive() override {
+    if (!receive_failure.ok()) return receive_failure;
     if (sent.empty()) return std::optional<std::string>();
     std::optional<std::string> text = std::move(sent.front());
     sent.pop_front();
@@ -46,6 +47,7 @@ class FakeControl : public Control {
 
   std::deque<std::string> sent;
   int failures = 0;  ///< number of sends that fail from now on
+  Status receive_failure;
 
  private:
   RankPlace place_;
@@ -134,6 +136,17 @@ TEST_F(RouteTest, KeepsWhatTheResultIsMadeOf) {
   for (const Record& record : route_.kept()) kinds.push_back(record.kind);
   EXPECT_THAT(kinds,
               ElementsAre(RecordKind::start, RecordKind::injection, RecordKind::fault, RecordKind::end));
+}
+
+/// The history's findings follow the last records of all ranks.
+TEST_F(RouteTest, AFindingIsKeptThoughThePumpFails) {
+  control_.receive_failure = Status(StatusCode::aborted, "MPI_Irecv failed");
+  journal_.failure = Status(StatusCode::no_space, "the disk is full");
+  queue_.emit(Finding{.kind = "history", .rank = 1, .text = "slower than in its earlier runs"});
+  EXPECT_FALSE(route_.pump().ok());
+  ASSERT_THAT(route_.kept(), SizeIs(1));
+  EXPECT_EQ(route_.kept()[0].body.at("kind"), "history");
+  EXPECT_EQ(route_.journal_failure().code(), StatusCode::no_space);
 }
 
 TEST_F(RouteTest, ASinkThatFailsIsToldOnceAndTheRunGoesOn) {

@@ -128,7 +128,8 @@ TEST(HostCopies, AFaultOfTheCopyToTheHostIsSeenInHostMemory) {
     EXPECT_EQ(faults[0]["count"], count);
     EXPECT_EQ(faults[0]["xor"], "0x00000020");
     EXPECT_THAT(faults[0]["where"].get<std::string>(),
-                HasSubstr("to the host, or in host memory: wrong there"));
+                HasSubstr(fmt::format("to the host, or in host memory: wrong there ({})",
+                                      faults[0]["actual"].get<std::string>())));
   }
 }
 
