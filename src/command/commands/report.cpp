@@ -31,8 +31,8 @@ Result<int> run_report(const Options& options) {
   EGT_TRY_ASSIGN(const RunReport report, report_directory(options.path));
   const auto console = open_console(detect_console_style(ProgressStyle::automatic));
   for (const std::string& warning : report.warnings) console->on_warning(warning);
-  if (const Status listed = write_node_list(options.common.nodes_file, report.result); !listed.ok())
-    console->on_warning(listed.what());
+  for (const std::string& problem : write_requested_files(options.common.requested_files, report.result))
+    console->on_warning(problem);
   if (!report.summary.empty()) console->on_summary(report.summary);
   console->on_verdict(report.verdict, report.result, options.path);
   remove_test_files(report.result);

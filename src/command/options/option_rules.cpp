@@ -489,7 +489,10 @@ Rules common_rules(CommonOptions& common, RunOptions& run) {
       {"nodes-file", of_runs | of_report,
        "verdict per node, and lines that drain\nOne line per failed node for Slurm, and outside a job for "
        "kubectl.",
-       text(common.nodes_file, "PATH", "the path of a file"), Scope::config},
+       text(common.requested_files.nodes, "PATH", "the path of a file"), Scope::config},
+      {"ocp", of_runs | of_report,
+       "result for OCP Test and Validation tools\nJSON lines of its output specification 2.0.",
+       text(common.requested_files.ocp, "PATH", "the path of a file"), Scope::config},
       {"expect", of_runs, expect_help(), expect(run), Scope::config},
       {"write-expect", of_devices, "write a file for --expect\nIt has the values of rank 0's node.",
        text(common.write_expect, "PATH", "the path of a file"), Scope::config},

@@ -13,6 +13,7 @@
 #include "egt/core/status.hpp"
 #include "report/compare/comparison.hpp"
 #include "report/console/console_style.hpp"
+#include "report/export/result_files.hpp"
 #include "report/log_level.hpp"
 #include "report/serve/serve_address.hpp"
 #include "session/options.hpp"
@@ -37,8 +38,8 @@ struct CommonOptions {
   std::string config;  ///< file with further options; empty: none
   std::string preset;  ///< defaults that all other sources override; empty: none
   bool print_config = false;
-  std::string log_file;      ///< empty: none
-  std::string nodes_file;    ///< empty: none
+  std::string log_file;  ///< empty: none
+  RequestedFiles requested_files;
   std::string write_expect;  ///< file that devices writes; empty: none
   std::string history;       ///< directory of the GPUs' past runs; empty: none
   LogLevel log_level = LogLevel::info;

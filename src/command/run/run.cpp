@@ -501,20 +501,21 @@ std::string Run::fixed_mix() const {
 
 Status Run::open_recovery() {
   const RankPlace& place = control_.place();
-  crash_report_ = std::make_unique<CrashReport>(CrashReport::Context{.place = place,
-                                                                     .records = records_,
-                                                                     .route = *route_,
-                                                                     .directory = directory_.path(),
-                                                                     .record_count = journal_->count(),
-                                                                     .io_directory = purpose_.io_directory(),
-                                                                     .nodes_file = options_.common.nodes_file,
-                                                                     .history = options_.common.history,
-                                                                     .run_directories = directories_,
-                                                                     .console = *console_,
-                                                                     .stop_background = [this] {
-                                                                       for (auto& workload : workloads_)
-                                                                         workload->stop_background();
-                                                                     }});
+  crash_report_ =
+      std::make_unique<CrashReport>(CrashReport::Context{.place = place,
+                                                         .records = records_,
+                                                         .route = *route_,
+                                                         .directory = directory_.path(),
+                                                         .record_count = journal_->count(),
+                                                         .io_directory = purpose_.io_directory(),
+                                                         .requested_files = options_.common.requested_files,
+                                                         .history = options_.common.history,
+                                                         .run_directories = directories_,
+                                                         .console = *console_,
+                                                         .stop_background = [this] {
+                                                           for (auto& workload : workloads_)
+                                                             workload->stop_background();
+                                                         }});
   stalls_ = std::make_unique<StallInjection>(*injector_, *route_, injecting_device_);
   EGT_TRY_ASSIGN(recovery_, RecoveryCoordinator::open({.control = control_,
                                                        .communicator = *platform_.communicator,

@@ -96,8 +96,8 @@ int Run::conclude(const Status& reported, bool can_gather) {
   std::vector<std::string> warnings =
       write_result_files(directory_.path(), result, time_lines_, durability());
   if (!written.ok()) warnings.clear();  // same cause, already in the verdict
-  if (const Status listed = write_node_list(options_.common.nodes_file, result); !listed.ok())
-    warnings.push_back(listed.what());
+  for (std::string& problem : write_requested_files(options_.common.requested_files, result))
+    warnings.push_back(std::move(problem));
   if (const std::string& history = options_.common.history; !history.empty())
     if (const Status kept = append_history(history, result, durability()); !kept.ok())
       warnings.push_back(kept.what());

@@ -59,10 +59,16 @@ std::vector<std::string> write_result_files(const std::string& directory, const 
   return problems;
 }
 
-Status write_node_list(const std::string& path, const Json& result) {
-  if (path.empty()) return {};
-  const Status written = write_atomically(path, node_list_text(member(result, "nodes")), Durability::system);
-  return written.ok() ? written : Status(written.code(), fmt::format("--nodes-file: {}", written.what()));
+std::vector<std::string> write_requested_files(const RequestedFiles& files, const Json& result) {
+  std::vector<std::string> problems;
+  const auto write = [&](const char* option, const std::string& path, const auto& text) {
+    if (path.empty()) return;
+    if (const Status written = write_atomically(path, text(result), Durability::system); !written.ok())
+      problems.push_back(fmt::format("--{}: {}", option, written.what()));
+  };
+  write("nodes-file", files.nodes, [](const Json& all) { return node_list_text(member(all, "nodes")); });
+  write("ocp", files.ocp, ocp_text);
+  return problems;
 }
 
 }  // namespace egt

@@ -20,6 +20,11 @@ std::string junit_xml(const Json& result);
 /// if known, `device_uuid`. Unmeasured values are omitted; none is NaN.
 std::string prometheus_text(const Json& result);
 
+/// The result as JSON lines of OCP Test and Validation output 2.0: a test step per entry of `results[]` with
+/// its values and a diagnosis, and a last step "verdict" with all faults and findings. `hardwareInfoId` is
+/// the rank. Valid for its JSON Schema whatever `result` is.
+std::string ocp_text(const Json& result);
+
 /// A file in the run directory, built from the result and the time series. `report` can rebuild it at any
 /// time.
 struct ResultFile {
@@ -34,7 +39,12 @@ const std::vector<ResultFile>& result_files();
 std::vector<std::string> write_result_files(const std::string& directory, const Json& result,
                                             const TimeLines& lines, Durability durability = Durability::disk);
 
-/// The node list for --nodes-file; does nothing if `path` is empty. Errors are one line.
-Status write_node_list(const std::string& path, const Json& result);
+/// Files that are written on request, outside the run directory or in it. Empty paths: none.
+struct RequestedFiles {
+  std::string nodes;  ///< --nodes-file
+  std::string ocp;    ///< --ocp
+};
+/// Returns one line per file that cannot be written. Callable from any thread.
+std::vector<std::string> write_requested_files(const RequestedFiles& files, const Json& result);
 
 }  // namespace egt

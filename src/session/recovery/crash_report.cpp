@@ -223,8 +223,8 @@ int CrashReport::write_result(Watchdog& watchdog) const {
   RunReport last = report(&lines);
   const Status written = store(last);
   last.warnings = write_result_files(context_.directory, last.result, lines, Durability::system);
-  if (const Status listed = write_node_list(context_.nodes_file, last.result); !listed.ok())
-    last.warnings.push_back(listed.what());
+  for (std::string& problem : write_requested_files(context_.requested_files, last.result))
+    last.warnings.push_back(std::move(problem));
   if (!context_.history.empty())
     if (const Status kept = append_history(context_.history, last.result, Durability::system); !kept.ok())
       last.warnings.push_back(kept.what());

@@ -10,6 +10,7 @@
 #include "egt/core/record.hpp"
 #include "egt/core/record_queue.hpp"
 #include "egt/ranks/control.hpp"
+#include "report/export/result_files.hpp"
 #include "report/journal/journal.hpp"
 #include "report/queued_sink.hpp"
 #include "session/record_router.hpp"
@@ -31,7 +32,7 @@ class CrashReport {
     std::string directory;                            ///< run directory
     std::shared_ptr<RecordCount> record_count;        ///< number of records in this rank's journal
     std::string io_directory;                         ///< directory of test files
-    std::string nodes_file;                           ///< see write_node_list
+    RequestedFiles requested_files;                   ///< see write_requested_files
     std::string history;                              ///< see append_history; empty: none
     const std::vector<std::string>& run_directories;  ///< see find_run_directories
     QueuedConsole& console;

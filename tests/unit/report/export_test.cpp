@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "egt/core/json_access.hpp"
 #include "egt/core/text.hpp"
 #include "egt/device/sensor.hpp"
 #include "judge/result.hpp"
@@ -24,6 +27,14 @@ constexpr const char* hostile_words =
 
 Json exported(const std::vector<Record>& records) {
   return report_of(records).result;
+}
+
+/// Each line as JSON; throws at a line that is none.
+std::vector<Json> ocp_lines(const Json& result) {
+  std::vector<Json> lines;
+  std::istringstream text(ocp_text(result));
+  for (std::string line; std::getline(text, line);) lines.push_back(Json::parse(line));
+  return lines;
 }
 
 int times(const std::string& text, const std::string& piece) {
@@ -219,6 +230,7 @@ TEST(Exports, TakeHostileWords) {
   records.back().body["where"] = hostile_words;
   const Json result = exported(records);
   const std::string xml = junit_xml(result), metrics = prometheus_text(result);
+  EXPECT_GT(ocp_lines(result).size(), 5u);
   for (const std::string& text : {xml, metrics}) {
     EXPECT_EQ(text, [&] { return plain_text(text); }());
     EXPECT_THAT(text, HasSubstr("[31m"));
@@ -241,8 +253,90 @@ TEST(Exports, TakeResultsOfAnyShape) {
     for (const Json& one : {result, odd}) {
       EXPECT_THAT(junit_xml(one), HasSubstr("<testcase name=\"verdict\""));
       EXPECT_THAT(prometheus_text(one), HasSubstr("egt_run_faults "));
+      EXPECT_EQ(ocp_lines(one).back()["testRunArtifact"]["testRunEnd"]["result"], "NOT_APPLICABLE");
     }
   }
+}
+
+/// Of all test steps, or of the last.
+std::vector<Json> diagnoses(const std::vector<Json>& lines) {
+  std::vector<Json> found;
+  for (const Json& line : lines)
+    if (const Json& one = member(member(line, "testStepArtifact"), "diagnosis"); !one.is_null())
+      found.push_back(one);
+  return found;
+}
+
+TEST(Ocp, APassHasAStepPerEntryWithItsValuesAndADiagnosisPerDevice) {
+  const std::vector<Json> lines = ocp_lines(exported(good_run(2)));
+  EXPECT_EQ(lines[0]["schemaVersion"], Json({{"major", 2}, {"minor", 0}}));
+  const Json& begin = lines[1]["testRunArtifact"]["testRunStart"];
+  EXPECT_EQ(begin["commandLine"], "extreme_gpu_trainer --duration 60s");
+  EXPECT_EQ(begin["dutInfo"]["hardwareInfos"][1]["name"], "NVIDIA H200");
+  EXPECT_EQ(begin["dutInfo"]["metadata"]["uuid of 1"], "GPU-1");
+  int steps = 0;
+  std::map<std::string, Json> measured;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i]["sequenceNumber"], i);
+    EXPECT_THAT(lines[i]["timestamp"].get<std::string>(), testing::MatchesRegex("1970-01-01T00:1[67]:..Z"));
+    steps += member(lines[i], "testStepArtifact").contains("testStepStart");
+    if (const Json& one = member(member(lines[i], "testStepArtifact"), "measurement"); !one.is_null())
+      measured[one["name"]] = one;
+  }
+  EXPECT_EQ(steps, 5) << "two parts per rank, and the verdict";
+  EXPECT_EQ(measured["tflops"],
+            Json({{"name", "tflops"}, {"value", 402.0}, {"unit", "TFLOP/s"}, {"hardwareInfoId", "1"}}));
+  for (const Json& one : diagnoses(lines)) EXPECT_EQ(one["type"], "PASS") << one;
+  EXPECT_EQ(diagnoses(lines).back()["hardwareInfoId"], "1");
+  EXPECT_EQ(lines.back()["testRunArtifact"]["testRunEnd"],
+            Json({{"status", "COMPLETE"}, {"result", "PASS"}}));
+}
+
+TEST(Ocp, AFaultFailsItsDeviceUnlessItWasInjected) {
+  std::vector<Record> records = good_run(2);
+  fail_part_of(records, 1, 1, "1 word was wrong");
+  records.push_back(fault(1));
+  Json result = exported(records);
+  std::map<std::string, int> types;
+  for (const Json& one : diagnoses(ocp_lines(result))) {
+    ++types[one["type"]];
+    if (one["type"] == "FAIL") {
+      EXPECT_EQ(one["hardwareInfoId"], "1") << one;
+    }
+  }
+  EXPECT_EQ(types["FAIL"], 2) << "the part, and the fault";
+  EXPECT_EQ(types["UNKNOWN"], 1) << "rank 0, which did all its work in a run that does not pass";
+  EXPECT_EQ(ocp_lines(result).back()["testRunArtifact"]["testRunEnd"]["result"], "FAIL");
+  result["injected"] = true;
+  for (const Json& one : diagnoses(ocp_lines(result))) EXPECT_NE(one["type"], "FAIL") << one;
+}
+
+TEST(Ocp, AFindingIsAMeasurementWithTheValidatorItFailed) {
+  std::vector<Record> records = good_run(2);
+  records.push_back(finding(1));
+  Json result = exported(records);
+  result["findings"][0]["actual"] = 94;
+  result["findings"][0]["expected"] = 100;
+  Json measured;
+  for (const Json& line : ocp_lines(result))
+    if (const Json& one = member(member(line, "testStepArtifact"), "measurement"); one.contains("validators"))
+      measured = one;
+  EXPECT_EQ(measured["value"], 94);
+  EXPECT_EQ(measured["validators"].at(0), Json({{"type", "GREATER_THAN_OR_EQUAL"}, {"value", 100.0}}));
+  EXPECT_EQ(measured["hardwareInfoId"], "1");
+}
+
+TEST(Ocp, ARunThatWasNotDoneHasNoResult) {
+  const auto ended = [](const std::vector<Record>& records) {
+    return ocp_lines(exported(records)).back()["testRunArtifact"]["testRunEnd"];
+  };
+  std::vector<Record> lost = good_run(2);
+  lost.push_back(loss(1));
+  EXPECT_EQ(ended(lost), Json({{"status", "ERROR"}, {"result", "NOT_APPLICABLE"}}));
+  EXPECT_THAT(ocp_text(exported(lost)), HasSubstr("\"symptom\":\"rank-"));
+  std::vector<Record> stopped = good_run(2);
+  for (const int rank : {0, 1}) find(stopped, RecordKind::end, rank) = end(rank, "signal");
+  EXPECT_EQ(ended(stopped), Json({{"status", "SKIP"}, {"result", "NOT_APPLICABLE"}}));
 }
 
 TEST(Metrics, TellTheVerdictAndTheWork) {

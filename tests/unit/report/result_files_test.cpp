@@ -78,6 +78,16 @@ TEST_F(ResultFiles, OfAnotherResultDoNotStay) {
   for (const ResultFile& file : result_files()) EXPECT_FALSE(fs::exists(folder_ / file.name)) << file.name;
 }
 
+TEST_F(ResultFiles, ThatWereRequestedAreWrittenEach) {
+  const RequestedFiles files{.nodes = folder_ / "nodes", .ocp = folder_ / "ocp"};
+  EXPECT_THAT(write_requested_files(files, result_), IsEmpty());
+  EXPECT_THAT(text_of("nodes"), HasSubstr("node1 pass"));
+  EXPECT_EQ(text_of("ocp"), ocp_text(result_));
+  EXPECT_THAT(write_requested_files({.nodes = folder_ / "no/nodes", .ocp = folder_ / "no/ocp"}, result_),
+              ElementsAre(testing::StartsWith("--nodes-file: "), testing::StartsWith("--ocp: ")));
+  EXPECT_THAT(write_requested_files({}, result_), IsEmpty());
+}
+
 TEST_F(ResultFiles, AreWrittenByReportAndChangeNoVerdict) {
   for (const Record& record : good_run(2)) {
     auto journal = Journal::open(folder_, record.rank, Journal::Mode::resume);
