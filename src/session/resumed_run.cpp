@@ -119,8 +119,8 @@ Status check_resume(const std::string& directory, const ResumePoint& point, int 
   if (point.command != "burn")
     return refused(directory, fmt::format("holds a {}; only a burn can go on", point.command));
   if (point.size != ranks)
-    return refused(directory,
-                   fmt::format("that run has {0} ranks, not {1}; use mpirun -np {0}", point.size, ranks));
+    return refused(directory, fmt::format("that run has {0} ranks, not {1}; use mpirun --quiet -np {0}",
+                                          point.size, ranks));
   if (point.program_version != program_version)
     return refused(directory, fmt::format("that run was begun by version {}, this is {}; use that one",
                                           point.program_version, program_version));

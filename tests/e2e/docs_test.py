@@ -74,6 +74,30 @@ class Docs(ProgramTest):
         for command in commands:
             self.assertIn(command, given)
 
+    def test_every_mpirun_is_quiet(self):
+        """Else Open MPI prints twelve lines below each verdict but pass."""
+        texts = {page.name: page.read_text() for page in PAGES if page.name != "CHANGELOG.md"}
+        texts |= {str(path.relative_to(ROOT)): path.read_text() for folder in ("src", "scripts") for path in (ROOT / folder).rglob("*")
+                  if path.suffix in (".cpp", ".hpp", ".sh", ".example", ".yaml", ".sbatch")}
+        seen = 0
+        for name, text in texts.items():
+            lines = [line for line in text.splitlines() if "mpirun -" in line]
+            seen += len(lines)
+            for line in lines:
+                self.assertIn("mpirun --quiet", line, name)
+        self.assertGreater(seen, 30)
+
+    def test_the_pages_state_what_the_program_does(self):
+        readme, clusters, commands = ((ROOT / name).read_text() for name in ("README.md", "docs/clusters.md", "docs/commands.md"))
+        limits = re.search(r"min_share_of_peers = ([\d.]+), min_share_of_peers_in_memory = ([\d.]+)", (ROOT / "src/workload/links/link_judgement.hpp").read_text())
+        share, in_memory = (f"{100 * float(limit):.0f} %" for limit in limits.groups())
+        self.assertRegex(commands, rf"\| {share} \| {share}, in host memory {in_memory} \|")
+        self.assertIn("137 after a rank was killed", readme)  # plain mpirun, whatever the verdict
+        self.assertRegex(clusters, r"`mpirun` \| 137, 134 .*`incomplete` \(4\)")
+        self.assertRegex(" ".join(readme.split()), r"To stop a run cleanly, press Ctrl-C where `scripts/run.sh` runs, or `touch node7/stop`")
+        self.assertRegex(readme, r"Verified: [\d.]+ [PTG]FLOP of GEMMs")  # the sample output has the program's words
+        self.assertNotIn("of products", readme)
+
     def test_the_program_takes_every_example(self):
         """--print-config checks the options without a run. --resume uses the options of its run."""
         (self.folder / "ours.toml").write_text('preset = "soak"\n')

@@ -8,6 +8,7 @@
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/text.hpp"
+#include "egt/core/units.hpp"
 #include "egt/ranks/agreement.hpp"
 #include "judge/expectations.hpp"
 #include "report/serve/live_server.hpp"
@@ -16,7 +17,6 @@ namespace egt {
 
 namespace {
 
-constexpr double mib = 1024.0 * 1024.0;
 constexpr Precision all_precisions[] = {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,
                                         Precision::bf16, Precision::fp8,  Precision::int8};
 
@@ -48,9 +48,8 @@ std::string describe(Device& device) {
   std::string text =
       cuda ? fmt::format("  GPU {} ({})", info.index, info.name) : fmt::format("  host ({})", info.name);
   if (const auto memory = device.memory(); memory.ok())
-    text += fmt::format(": {:.0f} MB total, {:.0f} MB free",
-                        static_cast<double>(memory.value().total_bytes) / mib,
-                        static_cast<double>(memory.value().free_bytes) / mib);
+    text += fmt::format(": {} total, {} free", format_bytes(memory.value().total_bytes),
+                        format_bytes(memory.value().free_bytes));
   else
     text += ": " + memory.status().what();
   text += fmt::format(", {} {}", info.multiprocessors, cuda ? "multiprocessors" : "cores");

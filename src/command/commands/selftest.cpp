@@ -5,6 +5,7 @@
 
 #include "command/commands.hpp"
 #include "command/run/main_job.hpp"
+#include "egt/core/units.hpp"
 #include "session/injection/injection_serializer.hpp"
 #include "session/selftest/selftest_plan.hpp"
 #include "session/selftest/selftest_report.hpp"
@@ -55,8 +56,8 @@ class SelftestPurpose : public MainJob {
   void begin(RecordQueue& records) override {
     records_ = &records;
     if (!is_root_) return;
-    records.notice(fmt::format("selftest: {} faults to inject; checks every {} steps; defaults:{}",
-                               watch_->plan().injections.size(), check_period, defaults_));
+    records.notice(fmt::format("selftest: {} to inject; checks every {} steps; defaults:{}",
+                               counted(watch_->plan().injections.size(), "fault"), check_period, defaults_));
   }
   InjectionGate gate() override {
     return [this](const Injection& injection) { return one_at_a_time_.admits(injection); };

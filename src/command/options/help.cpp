@@ -11,39 +11,12 @@
 
 #include "command/options/option_table.hpp"
 #include "command/options/presets.hpp"
+#include "report/tables/text_table.hpp"
 
 namespace egt {
 namespace {
 
 using Rules = std::vector<OptionRule>;
-
-/// Words and lines of a text, in lines of at most `columns` if its words allow that. The first line starts at
-/// column `at`, all others are indented.
-std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent, std::size_t at = 0) {
-  std::string all;
-  bool is_first = true;
-  while (!text.empty()) {
-    const std::size_t length = std::min(text.find_first_of(" \n"), text.size());
-    const std::string_view word = text.substr(0, length);
-    if (!is_first && at + 1 + word.size() > columns) {
-      all += '\n' + std::string(indent, ' ');
-      at = indent;
-    } else if (!is_first) {
-      all += ' ';
-      ++at;
-    }
-    all += word;
-    at += word.size();
-    is_first = false;
-    const bool ends_line = length < text.size() && text[length] == '\n';
-    text.remove_prefix(std::min(length + 1, text.size()));
-    if (!ends_line) continue;
-    all += '\n';
-    at = 0;
-    is_first = true;
-  }
-  return all;
-}
 
 std::string value_text(const OptionRule& rule) {
   const Json json = rule.value.to_config();
@@ -128,10 +101,10 @@ std::string injection_help(std::size_t columns) {
     (row.changes_data() ? kinds : behaviour) += fmt::format(" {}", row.name);
   std::string text = "Injected faults:\n";
   for (const std::string& line :
-       {std::string("--inject KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T] "
-                    "[,layer=L][,peer=P][,ms=M][,lasting=L]"),
+       {std::string("--inject KIND:rank=R,step=S[,KEY=VALUE..]"),
+        std::string("KEY: bit=B+B.., count=C, stride=T, layer=L, peer=P, ms=M, lasting=once|check|always"),
         fmt::format("KIND that corrupts data:{}", kinds), fmt::format("KIND that does not:{}", behaviour),
-        std::string("Example: mpirun -np 3 extreme_gpu_trainer --steps 200 "
+        std::string("Example: mpirun --quiet -np 3 extreme_gpu_trainer --steps 200 "
                     "--inject weight:rank=1,step=20,layer=3,bit=7")})
     text += fmt::format("  {}\n", wrapped(line, columns, 4, 2));
   return text;
@@ -223,7 +196,8 @@ std::string manual_page(std::string_view version) {
   std::string text = fmt::format(
       ".TH EXTREME_GPU_TRAINER 1 \"\" \"extreme_gpu_trainer {}\" \"User Commands\"\n"
       ".SH NAME\nextreme_gpu_trainer \\- burns in GPU nodes and proves every result\n"
-      ".SH SYNOPSIS\n\\fBmpirun \\-np\\fR \\fIN\\fR \\fBextreme_gpu_trainer\\fR [\\fICOMMAND\\fR] "
+      ".SH SYNOPSIS\n\\fBmpirun \\-\\-quiet \\-np\\fR \\fIN\\fR \\fBextreme_gpu_trainer\\fR "
+      "[\\fICOMMAND\\fR] "
       "[\\fIoptions\\fR]\n"
       ".SH DESCRIPTION\nEach rank binds one GPU and loads all of it: training, transcendental functions, "
       "GEMMs "
@@ -340,12 +314,12 @@ std::string help_text(std::string_view command, std::size_t columns) {
   std::string text;
   if (row) {
     text = lines(fmt::format("Usage: {}extreme_gpu_trainer {}{} [options]",
-                             row->without_ranks ? "" : "mpirun -np N ", row->name, row->paths),
+                             row->without_ranks ? "" : "mpirun --quiet -np N ", row->name, row->paths),
                  4) +
            lines(row->help, 0) + "\n";
     text += lines(fmt::format("Example: {}", row->example), 4) + "\n";
   } else {
-    text = lines("Usage: mpirun -np N extreme_gpu_trainer [COMMAND] [options]", 4) +
+    text = lines("Usage: mpirun --quiet -np N extreme_gpu_trainer [COMMAND] [options]", 4) +
            lines("Burns in GPU nodes, one device per rank, and verifies every result.", 0);
     text += "\nCommands:\n";
     for (const CommandRow& one : command_rows())

@@ -13,6 +13,7 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/record_text.hpp"
 #include "report/console/console_text.hpp"
+#include "report/tables/text_table.hpp"
 
 namespace egt {
 namespace {
@@ -32,12 +33,12 @@ void Console::on_start(const std::vector<Json>& bodies) {
   if (!has_bar()) drawn_ = seconds_();
   if (style_.progress == ProgressStyle::none || bodies.empty()) return;
   const bool name_host = several_hosts(bodies);
-  std::string text = banner_text(style_) + "\n\n";
+  std::string text = text_at(bodies[0], "command") == "burn" ? banner_text(style_) + "\n\n" : "";
   for (const Json& body : bodies)
     if (!body.is_null()) text += device_text(body, name_host) + "\n";
   if (!member(bodies[0], "layers").empty()) text += fmt::format("\n{}\n", network_text(bodies[0]));
   if (const std::string defaults = host_defaults_text(bodies[0]); !defaults.empty()) text += defaults + "\n";
-  print(results_, text);
+  print(results_, wrapped_prose(text, style_with_columns().results_columns));
 }
 
 void Console::on_memory_filled(int rank, std::uint64_t used_bytes, std::uint64_t total_bytes) {
@@ -88,15 +89,21 @@ void Console::on_live_page(const std::string& url) {
   print(messages_, "live page: " + url);
 }
 
+/// The terminal may have got another width since the last output.
+const ConsoleStyle& Console::style_with_columns() {
+  if (!style_.results_terminal.empty())
+    style_.results_columns = static_cast<std::size_t>(terminal_size(style_.results_terminal).columns);
+  return style_;
+}
+
 void Console::on_summary(const std::string& lines) {
-  print(results_, fmt::format("\n{}", lines));
+  print(results_, fmt::format("\n{}", wrapped_prose(lines, style_with_columns().results_columns)));
 }
 
 void Console::on_verdict(const Verdict& verdict, const Json& result, const std::string& directory,
                          bool has_result) {
-  if (!style_.results_terminal.empty())
-    style_.results_columns = static_cast<std::size_t>(terminal_size(style_.results_terminal).columns);
-  print(results_, fmt::format("\n{}", verdict_text(style_, verdict, result, directory, has_result)));
+  print(results_,
+        fmt::format("\n{}", verdict_text(style_with_columns(), verdict, result, directory, has_result)));
   due_ = false;
 }
 

@@ -50,6 +50,7 @@ class Console : public Sink {
   void show_event(const Record& record, Colour colour);
   void show_epoch(const Record& record);
   void note_progress(const Record& record);
+  const ConsoleStyle& style_with_columns();
   void print(std::ostream& stream, const std::string& text);
   void erase_bar();
   void draw_bar();

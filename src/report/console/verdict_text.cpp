@@ -22,6 +22,7 @@
 #include "judge/record_schema.hpp"
 #include "report/console/console_text.hpp"
 #include "report/tables/summary.hpp"
+#include "report/tables/text_table.hpp"
 
 namespace egt {
 namespace {
@@ -162,9 +163,9 @@ std::string pulse_text(const Json& result) {
   for (const Json& entry : member(result, "results")) {
     const Json& pulse = member(entry, "pulse");
     if (!pulse.is_object()) continue;
-    text = fmt::format(
-        "\n  Pulse: {:g} Hz, duty {:g}: {} rises", value_at<double>(pulse, "hertz").value_or(0),
-        value_at<double>(pulse, "duty").value_or(0), value_at<std::uint64_t>(pulse, "rises").value_or(0));
+    text = fmt::format("\n  Pulse: {:g} Hz, duty {:g}: {}", value_at<double>(pulse, "hertz").value_or(0),
+                       value_at<double>(pulse, "duty").value_or(0),
+                       counted(value_at<std::uint64_t>(pulse, "rises").value_or(0), "rise"));
     const auto apart = [&](const char* late) {
       return value_at<double>(member(pulse, "late_ms"), late).value_or(0) +
              value_at<double>(pulse, "clock_error_ms").value_or(0);
@@ -362,11 +363,13 @@ std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, cons
   std::string text = device_lines(result, style.results_columns);
   text += coloured(style.results_colour, colour,
                    fmt::format("Verdict: {} (exit code {})", verdict.name, verdict.exit_code));
-  for (const std::string& reason : verdict.reasons) text += fmt::format("\n  {}", reason);
+  std::string prose;
+  for (const std::string& reason : verdict.reasons) prose += fmt::format("\n  {}", reason);
   const std::string page = directory + "/report.html";  // removed if it could not be written
-  return text + fmt::format("{}\nFiles: {}{}{}/journal.rank*.jsonl", summary_lines(result),
-                            is_file(page) ? page + ", " : "", has_result ? directory + "/result.json, " : "",
-                            directory);
+  prose += fmt::format("{}\nFiles: {}{}{}/journal.rank*.jsonl", summary_lines(result),
+                       is_file(page) ? page + ", " : "", has_result ? directory + "/result.json, " : "",
+                       directory);
+  return text + wrapped_prose(prose, style.results_columns);
 }
 
 }  // namespace egt

@@ -19,6 +19,7 @@
 #include "egt/core/units.hpp"
 #include "egt/device/sensor.hpp"
 #include "judge/peer_review.hpp"
+#include "report/compare/comparison.hpp"
 #include "report/tables/summary.hpp"
 #include "report/tables/text_table.hpp"
 
@@ -185,21 +186,11 @@ std::vector<std::string> headline(const Json& result, const std::vector<DeviceRo
   for (char& c : verdict)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
   const std::vector<std::string> hosts = hosts_of(devices);
-  std::vector<std::pair<std::string, std::uint64_t>> models;
-  for (const DeviceRow& row : devices) {
-    const std::string name = text_at(member(*row.identity, "device"), "name");
-    const auto known =
-        std::find_if(models.begin(), models.end(), [&](const auto& model) { return model.first == name; });
-    if (known == models.end())
-      models.emplace_back(name, 1);
-    else
-      ++known->second;
-  }
-  std::vector<std::string> names;
-  for (const auto& [name, count] : models) names.push_back(fmt::format("{}x {}", count, name));
-  std::vector<std::string> terms = {verdict,
-                                    hosts.size() == 1 ? hosts[0] : fmt::format("{} nodes", hosts.size()),
-                                    fmt::format("{}", fmt::join(names, ", "))};
+  Configuration devices_used{.mode = "", .devices = static_cast<std::int64_t>(devices.size()), .models = {}};
+  for (const DeviceRow& row : devices)
+    devices_used.models.push_back(text_at(member(*row.identity, "device"), "name"));
+  std::vector<std::string> terms = {
+      verdict, hosts.size() == 1 ? hosts[0] : fmt::format("{} nodes", hosts.size()), to_text(devices_used)};
   if (const auto seconds = value_at<double>(member(result, "test_summary"), "actual_duration_seconds"))
     terms.push_back(format_duration(*seconds));
   std::uint64_t errors = 0;

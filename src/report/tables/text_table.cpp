@@ -75,4 +75,42 @@ std::string titled_table(const std::string& title, std::vector<Row> rows) {
   return rows.size() < 2 ? "" : fmt::format("\n{}\n{}", title, table_text(std::move(rows)));
 }
 
+std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent, std::size_t at) {
+  std::string all;
+  bool is_first = true;
+  while (!text.empty()) {
+    const std::size_t length = std::min(text.find_first_of(" \n"), text.size());
+    const std::string_view word = text.substr(0, length);
+    if (!is_first && at + 1 + word.size() > columns) {
+      all += '\n' + std::string(indent, ' ');
+      at = indent;
+    } else if (!is_first) {
+      all += ' ';
+      ++at;
+    }
+    all += word;
+    at += word.size();
+    is_first = false;
+    const bool ends_line = length < text.size() && text[length] == '\n';
+    text.remove_prefix(std::min(length + 1, text.size()));
+    if (!ends_line) continue;
+    all += '\n';
+    at = 0;
+    is_first = true;
+  }
+  return all;
+}
+
+std::string wrapped_prose(std::string_view text, std::size_t columns) {
+  if (columns == 0) return std::string(text);
+  std::string all;
+  while (!text.empty()) {
+    const std::size_t length = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::string_view line = text.substr(0, length);
+    all += line.find('|') != line.npos ? std::string(line) : wrapped(line, columns, 4);
+    text.remove_prefix(length);
+  }
+  return all;
+}
+
 }  // namespace egt

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace egt {
@@ -24,5 +26,10 @@ std::string table_text(std::vector<Row> rows);
 std::string plain_table(std::vector<Row> rows, std::size_t columns);
 /// The table below an empty line and its title; empty if it has only the header.
 std::string titled_table(const std::string& title, std::vector<Row> rows);
+/// Words and lines of a text, in lines of at most `columns` if its words allow that. The first line starts at
+/// column `at`, all lines that do not begin one of the text are indented.
+std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent, std::size_t at = 0);
+/// The same of all lines but those of tables. `columns`: width of the terminal; 0: no limit.
+std::string wrapped_prose(std::string_view text, std::size_t columns);
 
 }  // namespace egt

@@ -99,6 +99,16 @@ TEST(Page, HoldsTheResultAndItsText) {
     EXPECT_FALSE(page.substr(0, page.find("id=\"data\"")).find(no) != std::string::npos) << no;
 }
 
+/// The script marks each of them on the charts.
+TEST(Page, HoldsEveryFaultOfASelftest) {
+  std::vector<Record> records = good_run(1);
+  for (int i = 0; i < 560; ++i) records.push_back(fault(0));
+  for (std::size_t i = 0; i < records.size(); ++i)
+    if (records[i].kind == RecordKind::fault) records[i].step = static_cast<std::int64_t>(i);
+  find(records, RecordKind::start, 0).body["command"] = "selftest";
+  EXPECT_EQ(data_of(page_text(result_of(records), TimeLines()))["result"]["faults"].size(), 560u);
+}
+
 TEST(Page, HoldsTheScalingOfABench) {
   using namespace comparison_fixtures;
   const std::vector<Json> entries = {bench("mlp", 8192, "single", 1, 10),

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <sstream>
+
 #include "judge/result.hpp"
 #include "tests/support/record_fixtures.hpp"
 
@@ -41,6 +43,28 @@ TEST(VerdictText, TheLastLinesTellChecksAndRepeats) {
   EXPECT_THAT(reported, HasSubstr("\n  Work index: 1.21 to 1.31 (extreme 0.65, products 0.20); 1 is "
                                   "one part after the other, each as fast as alone\n"));
   EXPECT_THAT(reported, HasSubstr("FAULT  node1  2x NVIDIA H200  31 s  8112 errors\n"));
+}
+
+TEST(VerdictText, IsWrappedAtTheWordsOfATerminalOnly) {
+  auto records = fixtures::good_run(2);
+  records.push_back(fixtures::fault(1));
+  const Verdict verdict = judge(records);
+  const Json result = build_result(records, verdict);
+  const std::string whole = verdict_text({}, verdict, result, "r1", true);
+  std::string rejoined = verdict_text({.results_columns = 60}, verdict, result, "r1", true);
+  const std::string prose = rejoined.substr(rejoined.find("\nVerdict: "));
+  std::istringstream lines(prose);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 60u) << line;
+  std::string joined;  // continued lines are indented by four columns
+  for (std::size_t i = 0; i < prose.size(); ++i)
+    if (prose.compare(i, 5, "\n    ") == 0) {
+      joined += ' ';
+      i += 4;
+    } else {
+      joined += prose[i];
+    }
+  EXPECT_EQ(joined, whole.substr(whole.find("\nVerdict: ")));
+  EXPECT_NE(joined, prose);
 }
 
 TEST(VerdictText, NodesWithTheSameActionShareALine) {

@@ -320,7 +320,7 @@ TEST(Resume, RefusesWhatIsNotTheSameRun) {
   ResumePoint point = point_of(cut_run());
   EXPECT_TRUE(check_resume("DIR", point, 2, point.program_version).ok());
   EXPECT_EQ(check_resume("DIR", point, 3, point.program_version).what(),
-            "--resume DIR: that run has 2 ranks, not 3; use mpirun -np 2");
+            "--resume DIR: that run has 2 ranks, not 3; use mpirun --quiet -np 2");
   EXPECT_THAT(check_resume("DIR", point, 2, "99.0").what(), HasSubstr("this is 99.0; use that one"));
   ASSERT_EQ(point.nodes.size(), 2u);
   EXPECT_TRUE(check_same_node("DIR", point, 1, "node1").ok());
