@@ -21,6 +21,7 @@
 namespace egt {
 namespace {
 
+constexpr std::uint64_t mib = 1ull << 20;  // "MB" in these lines, as in the user's document
 constexpr const char* arrow = " → ";
 
 const Json& identity_of(const Json& start) {
@@ -80,12 +81,13 @@ bool several_hosts(const std::vector<Json>& starts) {
 
 std::string device_text(const Json& start, bool name_host) {
   const Json& device = device_of(start);
-  const auto bytes = [&](const char* key) {
-    return format_bytes(value_at<std::uint64_t>(device, key).value_or(0));
+  const auto mebibytes = [&](const char* key) {
+    return value_at<std::uint64_t>(device, key).value_or(0) / mib;
   };
   const std::string host = name_host ? fmt::format(" on {}", text_at(identity_of(start), "hostname")) : "";
-  return fmt::format("{} ({}): {} total, {} free{}", device_label(identity_of(start), false),
-                     text_at(device, "name"), bytes("memory_total_bytes"), bytes("memory_free_bytes"), host);
+  return fmt::format("{} ({}): {} MB total, {} MB free{}", device_label(identity_of(start), false),
+                     text_at(device, "name"), mebibytes("memory_total_bytes"), mebibytes("memory_free_bytes"),
+                     host);
 }
 
 std::string network_text(const Json& start) {
@@ -105,8 +107,7 @@ std::string host_defaults_text(const Json& start) {
 std::string memory_text(const std::string& label, std::uint64_t used_bytes, std::uint64_t total_bytes) {
   const double percent =
       total_bytes ? 100.0 * static_cast<double>(used_bytes) / static_cast<double>(total_bytes) : 0;
-  return fmt::format("{} Memory: {} of {} ({:.1f}%)", label, format_bytes(used_bytes),
-                     format_bytes(total_bytes), percent);
+  return fmt::format("{} Memory: {}/{} MB ({:.1f}%)", label, used_bytes / mib, total_bytes / mib, percent);
 }
 
 std::string epoch_text(const Json& epoch, std::size_t ranks) {

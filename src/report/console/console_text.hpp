@@ -20,13 +20,13 @@ std::string coloured(bool has_colours, Colour colour, const std::string& text);
 
 std::string banner_text(const ConsoleStyle& style);
 bool several_hosts(const std::vector<Json>& starts);
-/// "GPU 0 (NVIDIA H200): 151 GB total, 150 GB free"
+/// "GPU 0 (NVIDIA H200): 143771 MB total, 143204 MB free"
 std::string device_text(const Json& start, bool name_host);
 /// "Network configuration:", the global batch size and the architecture.
 std::string network_text(const Json& start);
 /// "Host defaults: --batch 128, .."; empty if there are none.
 std::string host_defaults_text(const Json& start);
-/// "GPU 0 Memory: 136 GB of 151 GB (90.0%)"
+/// "GPU 0 Memory: 129394/143771 MB (90.0%)"
 std::string memory_text(const std::string& label, std::uint64_t used_bytes, std::uint64_t total_bytes);
 /// "EXTREME EPOCH 0 completed in 4247 ms: .."; omits unmeasured values.
 std::string epoch_text(const Json& epoch, std::size_t ranks);

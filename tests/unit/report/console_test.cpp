@@ -64,14 +64,14 @@ TEST_F(ConsoleTest, TheReportIsTheSeedsInTheirOrder) {
   EXPECT_EQ(results_.str(),
             "*** EXTREME GPU MEMORY STRESS TEST ***\n"
             "\n"
-            "GPU 0 (NVIDIA H200): 151 GB total, 150 GB free\n"
-            "GPU 1 (NVIDIA H200): 151 GB total, 150 GB free\n"
+            "GPU 0 (NVIDIA H200): 143771 MB total, 143204 MB free\n"
+            "GPU 1 (NVIDIA H200): 143771 MB total, 143204 MB free\n"
             "\n"
             "Network configuration:\n"
             "  Batch size: 2048\n"
             "  Architecture: 4096 → 8192 → 512\n"
             "\n"
-            "GPU 0 Memory: 136 GB of 151 GB (90.0%)\n"
+            "GPU 0 Memory: 129394/143771 MB (90.0%)\n"
             "\n"
             "PASS  node1  2x NVIDIA H200  31 s  0 errors\n"
             "GPU  errors  power W avg/limit  ECC new\n"
@@ -175,7 +175,7 @@ TEST_F(ConsoleTest, SeveralHostsAreNamed) {
   bodies[1]["identity"]["hostname"] = "node2";
   Console one = console({});
   one.on_start(bodies);
-  EXPECT_THAT(results_.str(), HasSubstr("150 GB free on node2\n"));
+  EXPECT_THAT(results_.str(), HasSubstr("143204 MB free on node2\n"));
 }
 
 TEST_F(ConsoleTest, AFaultThatIsToldBeforeItIsLocatedSaysSo) {

@@ -96,9 +96,9 @@ TEST_F(LogFileTest, ARunIsToldFromStartToEnd) {
       lines(),
       ElementsAre(
           "1970-01-01T00:16:40.000Z info rank 0: started: burn --duration 60s; GPU 0 (NVIDIA H200): "
-          "151 GB total, 150 GB free on node1",
+          "143771 MB total, 143204 MB free on node1",
           "1970-01-01T00:16:40.000Z info rank 1: started: burn --duration 60s; GPU 1 (NVIDIA H200): "
-          "151 GB total, 150 GB free on node1",
+          "143771 MB total, 143204 MB free on node1",
           "1970-01-01T00:16:55.000Z info rank 0: EXTREME EPOCH 7 completed in 4247 ms: loss 0.125, bf16",
           "1970-01-01T00:16:49.000Z error rank 1: Injected on rank 1, step 20: memory, bits 0x00000080 "
           "(weights of layer 3)",

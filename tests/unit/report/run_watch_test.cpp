@@ -87,7 +87,7 @@ TEST_F(RunWatchTest, ShowsAJournalAsItGrowsUntilTheRunEnds) {
   add(started(1, ::getpid()));
   add(fixtures::progress(0));
   EXPECT_EQ(update(), 0);
-  EXPECT_THAT(printed(), HasSubstr("GPU 1 (NVIDIA H200): 151 GB total"));
+  EXPECT_THAT(printed(), HasSubstr("GPU 1 (NVIDIA H200): 143771 MB total"));
   const std::string line = one_line(to_json(fixtures::fault(1)));
   std::ofstream(directory_ / journal_name(0), std::ios::app)
       << one_line(to_json(fixtures::progress(0))) << "\n"
