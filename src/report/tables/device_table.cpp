@@ -131,6 +131,12 @@ std::vector<DeviceColumn> device_columns(const Json& result, bool is_gpu) {
   return columns;
 }
 
+/// Whether the rank was killed: results have a null instead of its end reason.
+bool left_no_end(const Json& identity, const Json& result) {
+  return identity.is_object() && identity.contains("end_reason") && identity["end_reason"].is_null() &&
+         !value_at<bool>(result, "running").value_or(false);
+}
+
 std::vector<DeviceRow> devices_of(const Json& result) {
   std::map<int, std::uint64_t> errors = faults_by_rank(result);
   std::set<int> lost, found;
@@ -154,7 +160,7 @@ std::vector<DeviceRow> devices_of(const Json& result) {
                        .peers = of("peers"),
                        .seconds = seconds.value_or(0),
                        .errors = errors[rank],
-                       .is_lost = lost.contains(rank),
+                       .is_lost = lost.contains(rank) || left_no_end(identity, result),
                        .has_finding = found.contains(rank)});
   }
   return devices;

@@ -66,6 +66,16 @@ TEST(DeviceTable, HasARowPerDevice) {
   EXPECT_EQ(lines_of(result, 120), expected);
 }
 
+TEST(DeviceTable, ARankWithoutAnEndIsLost) {
+  Json result = result_of(2);
+  result["ranks"][0]["end_reason"] = "duration";
+  result["ranks"][1]["end_reason"] = nullptr;
+  EXPECT_THAT(lines_of(result)[2], HasSubstr("0         0 "));
+  EXPECT_THAT(lines_of(result)[3], HasSubstr("1      lost "));
+  result["running"] = true;
+  EXPECT_THAT(lines_of(result)[3], HasSubstr("1         0 "));
+}
+
 TEST(DeviceTable, MarksCellsOfThePage) {
   Json result = result_of(3);
   result["verdict"] = "fault";
