@@ -45,7 +45,7 @@ TEST(Options, EveryCommandUsesAnOptionOrRefusesIt) {
   using Names = std::set<std::string>;
   const std::map<std::string, Names> used = {
       {"compare", {"config", "help", "history", "output", "price", "print-config", "tolerance", "version"}},
-      {"report", {"config", "help", "nodes-file", "print-config", "version"}},
+      {"report", {"config", "help", "nodes-file", "ocp", "print-config", "version"}},
       {"watch", {"config", "help", "print-config", "version"}},
       {"reproduce", {"backend", "config", "devices", "help", "print-config", "version"}},
       {"devices", {"backend", "config", "help", "print-config", "version", "write-expect"}}};

@@ -81,7 +81,7 @@ TEST_F(ResultFiles, OfAnotherResultDoNotStay) {
 TEST_F(ResultFiles, ThatWereRequestedAreWrittenEach) {
   const RequestedFiles files{.nodes = folder_ / "nodes", .ocp = folder_ / "ocp"};
   EXPECT_THAT(write_requested_files(files, result_), IsEmpty());
-  EXPECT_THAT(text_of("nodes"), HasSubstr("node1 pass"));
+  EXPECT_THAT(text_of("nodes"), HasSubstr("pass node1"));
   EXPECT_EQ(text_of("ocp"), ocp_text(result_));
   EXPECT_THAT(write_requested_files({.nodes = folder_ / "no/nodes", .ocp = folder_ / "no/ocp"}, result_),
               ElementsAre(testing::StartsWith("--nodes-file: "), testing::StartsWith("--ocp: ")));

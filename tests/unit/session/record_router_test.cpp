@@ -142,7 +142,9 @@ TEST_F(RouteTest, KeepsWhatTheResultIsMadeOf) {
 TEST_F(RouteTest, AFindingIsKeptThoughThePumpFails) {
   control_.receive_failure = Status(StatusCode::aborted, "MPI_Irecv failed");
   journal_.failure = Status(StatusCode::no_space, "the disk is full");
-  queue_.emit(Finding{.kind = "history", .rank = 1, .text = "slower than in its earlier runs"});
+  Finding slower;
+  slower.kind = "history";
+  queue_.emit(slower);
   EXPECT_FALSE(route_.pump().ok());
   ASSERT_THAT(route_.kept(), SizeIs(1));
   EXPECT_EQ(route_.kept()[0].body.at("kind"), "history");
