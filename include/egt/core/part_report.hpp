@@ -43,7 +43,8 @@ struct WorkField {
   const char* console;          ///< text after its amount in the verdict
   int place = 0;                ///< position among the tiles of report.html, from 1; 0: none
   const char* tile = "";        ///< the tile's name
-  const char* chart = nullptr;  ///< title of its rate chart in report.html; null: no chart
+  const char* group = nullptr;  ///< heading above its chart in report.html
+  const char* chart = nullptr;  ///< title of the chart of its rate; null: no chart
   bool is_minor = false;        ///< printed in the verdict only if no other work was verified
 };
 
@@ -51,22 +52,23 @@ struct WorkField {
 /// checks.
 inline constexpr WorkField work_fields[] = {
     {"gemm_flops", &VerifiedWork::gemm_flops, WorkField::Unit::flop, "run_verified_product_operations",
-     "Floating-point operations of verified GEMMs.", "of GEMMs", 2, "GEMMs verified", "Verified GEMMs"},
+     "Floating-point operations of verified GEMMs.", "of GEMMs", 2, "GEMMs verified", "Compute",
+     "Verified GEMMs"},
     {"replays", &VerifiedWork::replays, WorkField::Unit::count, "run_verified_replays",
-     "Steps that were repeated and compared bit for bit.", "replays", 1, "Replays", nullptr, true},
+     "Steps that were repeated and compared bit for bit.", "replays", 1, "Replays", nullptr, nullptr, true},
     {"replica_checks", &VerifiedWork::replica_checks, WorkField::Unit::count, "run_verified_replica_checks",
      "Comparisons of the training state between ranks, or of one rank's two.", "weight consistency checks"},
     {"collective_elements_checked", &VerifiedWork::collective_elements_checked, WorkField::Unit::count,
      "run_verified_collective_elements", "Elements of collectives that were checked.", "collective elements"},
     {"bytes_patrolled", &VerifiedWork::bytes_patrolled, WorkField::Unit::byte, "run_verified_memory_bytes",
-     "Bytes of device memory that were read and checked.", "of memory", 4, "Memory verified",
+     "Bytes of device memory that were read and checked.", "of memory", 4, "Memory verified", "Memory",
      "Verified memory"},
     {"bytes_file_verified", &VerifiedWork::bytes_file_verified, WorkField::Unit::byte,
      "run_verified_file_bytes", "Bytes of files that were read back and checked.", "of files", 5,
      "Files verified"},
     {"bytes_exchanged_verified", &VerifiedWork::bytes_exchanged_verified, WorkField::Unit::byte,
      "run_verified_copy_bytes", "Bytes of copies that were checked.", "exchanged", 6, "Exchange verified",
-     "Verified exchange"},
+     "Network", "Verified exchange"},
     {"outputs_verified", &VerifiedWork::outputs_verified, WorkField::Unit::count, "run_verified_outputs",
      "Outputs of single operations that were checked.", "outputs", 3, "Outputs verified"}};
 static_assert(sizeof(VerifiedWork) == std::size(work_fields) * sizeof(std::uint64_t),

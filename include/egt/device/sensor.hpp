@@ -120,7 +120,8 @@ struct SampledMetric {
   const char* metric = nullptr;  ///< in metrics.prom, without "egt_"; null: not exported
   const char* help = nullptr;    ///< its help text there
   double per_base_unit = 1;      ///< units of this value per unit of metrics.prom
-  const char* chart = nullptr;   ///< title of its chart in report.html; null: no chart
+  const char* group = nullptr;   ///< heading above its chart in report.html
+  const char* chart = nullptr;   ///< title of the chart; null: no chart
   const char* unit = nullptr;    ///< of the chart
   double scale = 1;              ///< factor to that unit
   const char* limit = nullptr;   ///< name of its limit in the telemetry or its limiter part; null: none
@@ -133,21 +134,22 @@ inline constexpr SampledMetric sampled_metrics[] = {
     {"power_w", &SensorReading::power_w, "rank_power_watts",
      "Power of the device by its sensor."},  // its chart uses the energy counter
     {"temperature_c", &SensorReading::temperature_c, "rank_temperature_celsius", "Temperature of the device.",
-     1, "Temperature", "°C", 1, "temperature_limit_c", "temp C max"},
+     1, "Power and temperature", "Temperature", "°C", 1, "temperature_limit_c", "temp C max"},
     {"memory_temperature_c", &SensorReading::memory_temperature_c, "rank_memory_temperature_celsius",
-     "Temperature of the device's memory.", 1, "Memory temperature", "°C", 1, nullptr, "mem C max"},
+     "Temperature of the device's memory.", 1, "Power and temperature", "Memory temperature", "°C", 1,
+     nullptr, "mem C max"},
     {"sm_clock_mhz", &SensorReading::sm_clock_mhz, "rank_clock_hertz",
-     "Clock of the device's multiprocessors.", 1e-6, "Clock", "MHz", 1, nullptr, "SM MHz avg"},
+     "Clock of the device's multiprocessors.", 1e-6, "Clocks", "Clock", "MHz", 1, nullptr, "SM MHz avg"},
     {"memory_clock_mhz", &SensorReading::memory_clock_mhz, "rank_memory_clock_hertz",
-     "Clock of the device's memory.", 1e-6, "Memory clock", "MHz"},
+     "Clock of the device's memory.", 1e-6, "Clocks", "Memory clock", "MHz"},
     {"fan_percent", &SensorReading::fan_percent, "rank_fan_ratio",
-     "Speed of the device's fan, of its maximum.", 100, "Fan", "%"},
+     "Speed of the device's fan, of its maximum.", 100, "Power and temperature", "Fan", "%"},
     {"gpu_utilization_percent", &SensorReading::gpu_utilization_percent, "rank_utilization_ratio",
-     "Share of the time in which the device was busy.", 100, "Utilization", "%"},
+     "Share of the time in which the device was busy.", 100, "Compute", "Utilization", "%"},
     {"memory_used_bytes", &SensorReading::memory_used_bytes, "rank_memory_used_bytes",
-     "Memory of the device in use.", 1, "Memory in use", "GB", 1e-9},
-    {"cpu_percent", &HostLoad::cpu_percent, nullptr, nullptr, 1, "Processors of the host", "%"},
-    {"host_memory_percent", &HostLoad::memory_percent, nullptr, nullptr, 1, "Memory of the host", "%"}};
+     "Memory of the device in use.", 1, "Memory", "Memory in use", "GB", 1e-9},
+    {"cpu_percent", &HostLoad::cpu_percent, nullptr, nullptr, 1, "Host", "Host CPU", "%"},
+    {"host_memory_percent", &HostLoad::memory_percent, nullptr, nullptr, 1, "Host", "Host memory", "%"}};
 
 /// The port to a device sensor. A call returns within about one second, unless the driver is stuck. Callers
 /// must be able to abandon such a call together with its thread. Used by one thread at a time.

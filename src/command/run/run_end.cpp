@@ -24,7 +24,6 @@ constexpr double hurried_journals_timeout_s = 0.4;
 
 /// Only rank 0 has all the evidence, so every rank returns its code.
 Result<int> Run::share_verdict(const Status& failure) {
-  if (live_server_) live_server_->close();
   if (!failure.ok()) platform_.communicator->abort();
   const bool hurry = !failure.ok() || StopSignal::leaves_little_time();
   const double patience = hurry ? hurried_last_words_timeout_s : last_words_timeout_s;
@@ -101,11 +100,13 @@ int Run::conclude(const Status& reported, bool can_gather) {
   if (const std::string& history = options_.common.history; !history.empty())
     if (const Status kept = append_history(history, result, durability()); !kept.ok())
       warnings.push_back(kept.what());
+  if (live_server_) live_server_->finish(result);
   for (std::string& missing :
        can_gather ? gather_journals(gathering())
                   : report_journals_elsewhere(directories_, 0, "not all ranks came to the end"))
     warnings.push_back(std::move(missing));
   say_last_words(verdict, std::move(result), std::move(warnings), written.ok());
+  if (live_server_) live_server_->close();  // `leave` destroys nothing
   return verdict.exit_code;
 }
 

@@ -49,7 +49,8 @@ std::uint64_t verified_bytes(const Json& progress) {
   return work.bytes_patrolled + work.bytes_file_verified;
 }
 
-/// Completed fraction of the time or step limit, whichever is further, 0 to 1.
+}  // namespace
+
 double fraction_done(const Json& start, const Json& progress) {
   double done = 0;
   const auto further = [&](const char* planned_key, const char* key) {
@@ -61,8 +62,6 @@ double fraction_done(const Json& start, const Json& progress) {
   further("requested_steps", "steps");
   return std::clamp(done, 0.0, 1.0);
 }
-
-}  // namespace
 
 std::string coloured(bool has_colours, Colour colour, const std::string& text) {
   constexpr int codes[] = {31, 32, 33};

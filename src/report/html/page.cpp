@@ -106,12 +106,21 @@ std::string title_of(const Json& result, const Json& devices) {
                      text_at(member(result, "system_info"), "started_at").substr(0, 10));
 }
 
-std::string run_page(Values values, const Json& result, const TimeLines& lines) {
-  Json data = run_data(result);
+std::string run_page(Values values, const Json& result, const TimeLines& lines, Json data) {
   data["lines"] = time_lines_json(lines, result);
   values.insert({{"charts_css", page_charts_css}, {"charts_js", page_charts_js}});
   return page_of(std::move(values), title_of(result, data["devices"]),
                  summary_text(result) + "\n" + report_text(result), data);
+}
+
+Json live_data(const Json& result, const LiveState& state) {
+  Json data = run_data(result);
+  data["live"] = {{"report", state.report},
+                  {"now", state.now},
+                  {"heard", state.heard},
+                  {"done", state.done},
+                  {"elapsed_seconds", state.elapsed_seconds}};
+  return data;
 }
 
 /// Converts integers above 2^53, such as seeds, to text, since JavaScript would round them.
@@ -138,19 +147,19 @@ std::string script_json(Json json) {
 
 std::string page_text(const Json& result, const TimeLines& lines) {
   const std::string footer = footer_of(result);
-  return run_page({{"footer", footer}}, result, lines);
+  return run_page({{"footer", footer}}, result, lines, run_data(result));
 }
 
-std::string live_page_text(const Json& result, const TimeLines& lines) {
+std::string live_page_text(const Json& result, const TimeLines& lines, const LiveState& state) {
   return run_page({{"live_period", " data-live=\"2000\""},  // polling interval in milliseconds
                    {"policy", " connect-src 'self';"},
                    {"reload", "<noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>\n"},
                    {"footer", live_footer}},
-                  result, lines);
+                  result, lines, live_data(result, state));
 }
 
-std::string live_data_text(const Json& result) {
-  return script_json(run_data(result));
+std::string live_data_text(const Json& result, const LiveState& state) {
+  return script_json(live_data(result, state));
 }
 
 std::string comparison_page(const Comparison& comparison) {

@@ -2,14 +2,13 @@
 // Draws the time series of the page's data with a common zoom, and updates the page of a running run.
 (() => {
   let page = JSON.parse(document.getElementById('data').textContent);
-  let data = page.lines || { charts: [] };  // of the time series
-  const light = ['#0b57b0', '#b3140f', '#0b6b34', '#8a4fbe', '#b05a00', '#007a87', '#a3216f', '#5c6300'];
-  const dark = ['#7fb2ff', '#ff8f87', '#6bd896', '#c9a0f5', '#ffb45e', '#5fd3df', '#ff8fcb', '#d3d867'];
+  let data = page.lines || { charts: [], phases: [] };  // of the time series
   const isDark = matchMedia('(prefers-color-scheme: dark)');
   const isTouch = matchMedia('(pointer: coarse)').matches;  // a finger on a chart must scroll the page
-  const hidden = new Set();
+  const timeSteps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];  // seconds
+  const chosen = new Map();  // by name of a line: whether its button shows it; others are shown as the chart wants
   const graphs = [];
-  let charts, marks, faults, count, times, whole, names, shown;
+  let charts, marks, faults, count, times, start, whole, names, phases, shown;
 
   // Computes the values derived from the data.
   function derive() {
@@ -18,40 +17,70 @@
     charts = data.charts.filter((chart) => chart.lines.length);  // the table shows constant values
     marks = [...listAt(page.result, 'faults').map((one) => ({ kind: 'fault', time: at(one, 'time'), text: fault(one) })),
       ...listAt(page, 'events').map((event) => ({ ...event, kind: kinds[event.what] })),
-      ...listAt(page.result, 'parts_of_run').map((part, number) => ({ time: at(part, 'started_at'), text: `part ${number + 1} of the run begins` }))]
+      ...listAt(page.result, 'parts_of_run').map((part, number) => ({ kind: 'part', time: at(part, 'started_at'), text: `part ${number + 1} of the run begins` }))]
       .map((mark) => ({ ...mark, at: Date.parse(mark.time) })).filter((mark) => mark.at);
     faults = marks.filter((mark) => mark.kind === 'fault').sort((a, b) => a.at - b.at);
     count = charts.length ? charts[0].lines[0].mean.length : 0;
-    times = Array.from({ length: count }, (_, at) => new Date((data.began + (at + 0.5) * data.seconds) * 1000));
-    const all = [...times.slice(0, 1), ...times.slice(-1), ...marks.map((mark) => mark.at)].map(Number);
+    times = Array.from({ length: count }, (_, at) => (data.began + (at + 0.5) * data.seconds) * 1000);
+    start = Math.min(Date.parse(textAt(page.result, 'system_info', 'started_at')) || Infinity, data.began * 1000);
+    const all = [...times.slice(0, 1), ...times.slice(-1), ...marks.map((mark) => mark.at)];
     whole = [Math.min(...all), Math.max(...all)];
     const margin = Math.max(whole[1] - whole[0], 1000) / 100;
     whole[0] -= margin;
     whole[1] += margin;
     names = [...new Set(charts.flatMap((chart) => chart.lines.map((line) => line.name)))];
+    phases = [...new Set(data.phases.map((phase) => phase.name))];
   }
 
-  const colour = (name) => (name.startsWith('all') ? style('--text') : (isDark.matches ? dark : light)[names.indexOf(name) % light.length]);
+  const isRank = (name) => name.startsWith('rank ');
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const colour = (name) => style(isRank(name) ? `--of-${name.slice(5) % 6}` : '--text');
+  const tint = (name) => 5 - (phases.indexOf(name) % 6);  // the palette from its end, since few ranks use that
+  const isShown = (chart, name) => chosen.get(name) ?? (!isRank(name) || chart.own_lines.includes(name));
+
+  // "0:10", "1:02:30": time since the start of the run
+  function elapsed(ms) {
+    const all = Math.max(0, Math.round((ms - start) / 1000)), two = (value) => String(Math.floor(value)).padStart(2, '0');
+    return (all < 3600 ? Math.floor(all / 60) : `${Math.floor(all / 3600)}:${two((all / 60) % 60)}`) + `:${two(all % 60)}`;
+  }
+  function timeTicks(from, to, pixels) {
+    const seconds = (to - from) / 1000, room = Math.max(pixels / 70, 2), ticks = [];
+    const step = 1000 * (timeSteps.find((one) => seconds / one <= room) || 86400 * Math.ceil(seconds / 86400 / room));
+    for (let v = start + Math.max(0, Math.ceil((from - start) / step)) * step; v <= to; v += step) ticks.push({ v, label: elapsed(v) });
+    return ticks;
+  }
+  // At 1, 2 or 5 times a power of ten of the unit that the chart shows, with as many decimals as make them distinct.
+  function valueTicks(from, to, pixels, factor) {
+    const least = ((to - from) * factor) / Math.max(pixels / 30, 2), power = 10 ** Math.floor(Math.log10(least)), ticks = [];
+    const step = power * [1, 2, 5, 10].find((one) => one * power >= least * 0.999), decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+    for (let at = Math.ceil((from * factor) / step); at <= Math.floor((to * factor) / step); ++at)
+      ticks.push({ v: (at * step) / factor, label: decimals > 4 ? (at * step).toExponential(1) : (at * step).toFixed(decimals) });
+    return ticks;
+  }
 
   // Draws phases, limits and events behind the lines.
-  function drawMarks(canvas, area, graph, limits) {
+  function drawMarks(canvas, area, graph, chart) {
     const [from, to] = graph.xAxisRange();
     data.phases.forEach((phase, at) => {
       const next = at + 1 < data.phases.length ? data.phases[at + 1].time * 1000 : to;
       const left = Math.max(graph.toDomXCoord(phase.time * 1000), area.x);
       const right = Math.min(graph.toDomXCoord(next), area.x + area.w);
-      if (right <= left) return;
-      canvas.fillStyle = style('--raised');
-      if (at % 2) canvas.fillRect(left, area.y, right - left, area.h);
-      canvas.fillStyle = style('--quiet');
-      canvas.font = '11px sans-serif';
-      if (right - left > 40) canvas.fillText(phase.name, left + 3, area.y + 11);
+      if (right <= left || phases.length < 2) return;
+      canvas.globalAlpha = 0.18;
+      canvas.fillStyle = style(`--of-${tint(phase.name)}`);
+      canvas.fillRect(left, area.y, right - left, area.h);
+      canvas.globalAlpha = 1;
     });
     canvas.lineWidth = 1;
-    canvas.strokeStyle = style('--text');
+    canvas.strokeStyle = canvas.fillStyle = style('--text');
+    canvas.font = '11px sans-serif';
+    canvas.textAlign = 'right';
     canvas.setLineDash([6, 4]);
-    for (const limit of limits) line(area.x, graph.toDomYCoord(limit), area.x + area.w, graph.toDomYCoord(limit));
+    for (const limit of chart.limits) {
+      const y = graph.toDomYCoord(limit);
+      line(area.x, y, area.x + area.w, y);
+      canvas.fillText(`${short(limit)} ${chart.unit} limit`, area.x + area.w - 3, y - 4);
+    }
     const drawn = new Set();  // limits the density of marks, so that the lines stay visible
     for (const mark of marks) {
       const x = graph.toDomXCoord(mark.at), place = mark.kind + Math.round(x / 6);
@@ -71,28 +100,32 @@
     }
   }
 
+  // Percentages from 0 to 100; others span a tenth of their maximum or more, so that noise does not look like a collapse.
   function range(chart) {
     let low = Infinity, high = -Infinity;
     for (const line of chart.lines)
       for (const value of [...(line.least || line.mean), ...(line.most || line.mean)])
         if (value !== null) [low, high] = [Math.min(low, value), Math.max(high, value)];
+    if (chart.unit.startsWith('%')) return [0, Math.max(high, 100) * 1.02];
     for (const limit of chart.limits) [low, high] = [Math.min(low, limit), Math.max(high, limit)];
-    const more = (high - low || 1) * 0.06;
+    const more = Math.max((high - low || 1) * (chart.limits.length ? 0.12 : 0.06), (Math.abs(high) / 10 - (high - low)) / 2);
     return [low >= 0 && low < more ? 0 : low - more, high + more];
   }
 
   function values(chart, at) {
-    return chart.lines.filter((line) => !hidden.has(line.name)).map((line) => {
-      const band = line.least && line.least[at] !== line.most[at] ? ` (${short(line.least[at])} to ${short(line.most[at])})` : '';
-      return `${line.name}: ${short(line.mean[at])}${band}`;
+    const { factor } = unitFor(chart), number = (value) => short(value === null ? null : value * factor);
+    return chart.lines.filter((line) => isShown(chart, line.name)).map((line) => {
+      const band = line.least && line.least[at] !== line.most[at] ? ` (${number(line.least[at])} to ${number(line.most[at])})` : '';
+      return `${line.name}: ${number(line.mean[at])}${band}`;
     }).join('; ');
   }
 
-  function tell(at) {
+  // Writes the moment of that point, and each chart's values, next to the charts.
+  function showValues(at) {
     const near = marks.filter((mark) => Math.abs(mark.at - times[at]) <= Math.max(data.seconds * 1000, (shown[1] - shown[0]) / 150));
-    const phase = data.phases.filter((one) => one.time * 1000 <= +times[at]).pop();
-    document.getElementById('now').textContent =
-      [clock(+times[at]), phase && phase.name, ...near.slice(0, 3).map((mark) => mark.text)].filter(Boolean).join(' · ');
+    const phase = data.phases.filter((one) => one.time * 1000 <= times[at]).pop();
+    document.getElementById('now').textContent = [`${elapsed(times[at])} since the start, ${clock(times[at])} UTC`, phase && phase.name,
+      ...near.slice(0, 3).map((mark) => mark.text)].filter(Boolean).join(' · ');
     for (const one of graphs) one.values.textContent = values(one.chart, at);
   }
 
@@ -103,27 +136,41 @@
     })]);
   }
 
-  function label({ box, chart }) {
-    box.setAttribute('aria-label', `${chart.title}, ${clock(whole[0])} to ${clock(whole[1])}; the table below has its figures`);
+  function label({ box, caption, chart }) {
+    const apart = chart.lines[0].name.startsWith('median') ? chart.own_lines : [];
+    box.setAttribute('aria-label', `${chart.title}, ${clock(whole[0])} to ${clock(whole[1])} UTC; the table below has its figures`);
+    caption.replaceChildren(titleOf(chart), ...apart.flatMap((name) => [' ', html('small', { class: `key of-${name.slice(5) % 6}` }, html('span', {}, name))]));
   }
 
   function draw(chart, place) {
-    const one = { chart, box: html('div', { class: 'chart', role: 'img' }), values: html('div', { class: 'values' }) };
-    const limits = chart.limits.length ? ` (limit ${chart.limits.join(', ')})` : '';
-    place.append(html('figure', {}, html('figcaption', {}, chart.title + limits), one.box, one.values));
+    const one = { chart, caption: html('figcaption', {}), box: html('div', { class: 'chart', role: 'img' }), values: html('div', { class: 'values' }) };
+    place.append(html('figure', {}, one.caption, one.box, one.values));
     label(one);
     one.graph = new Dygraph(one.box, rowsOf(chart), {
       labels: ['time', ...chart.lines.map((line) => line.name)],
-      colors: chart.lines.map((line) => colour(line.name)),
-      customBars: true, connectSeparatedPoints: true, fillAlpha: 0.18, strokeWidth: 1.4, legend: 'never', labelsUTC: true,
+      colors: chart.lines.map((line) => colour(line.name)), visibility: chart.lines.map((line) => isShown(chart, line.name)),
+      customBars: true, connectSeparatedPoints: true, fillAlpha: 0.18, strokeWidth: 1.4, legend: 'never',
       gridLineColor: style('--line'), axisLineColor: style('--line'), gridLineWidth: 0.4, animatedZooms: false,
-      dateWindow: whole, valueRange: range(chart), axes: { y: { axisLabelWidth: 48 } }, drawPoints: count < 3,
-      underlayCallback: (canvas, area, self) => drawMarks(canvas, area, self, one.chart.limits),
+      dateWindow: whole, valueRange: range(chart), drawPoints: count < 3,
+      axes: { x: { ticker: timeTicks }, y: { axisLabelWidth: 48, ticker: (from, to, pixels) => valueTicks(from, to, pixels, unitFor(one.chart).factor) } },
+      underlayCallback: (canvas, area, self) => drawMarks(canvas, area, self, one.chart),
       drawCallback: (self, first) => first || show(self.xAxisRange(), self),
-      highlightCallback: (event, x, points, at) => tell(at),
+      highlightCallback: (event, x, points, at) => showValues(at),
       ...(isTouch ? { interactionModel: {} } : {}),
     });
     graphs.push(one);
+  }
+
+  // What the colours, bands and lines of all charts mean.
+  function legend() {
+    const key = (name, kind) => html('li', { class: `key ${kind}` }, html('span', {}, name)), has = (kind) => marks.some((mark) => mark.kind === kind);
+    const hasMedian = names.some((name) => name.startsWith('median'));
+    document.getElementById('legend').replaceChildren(
+      html('p', {}, `Horizontal axis: time since the start of the run at ${clock(start)} UTC, as m:ss or h:mm:ss.${hasMedian
+        ? ' Line and band: median of the ranks, between their minimum and maximum. Ranks far from the median, or with faults or findings, have their own lines; the buttons show others.' : ''}`),
+      html('ul', {}, phases.length > 1 ? phases.map((name) => key(name, `band of-${tint(name)}`)) : phases.length ? html('li', {}, `Precision: ${phases[0]}`) : null,
+        has('fault') ? key('fault', 'fault') : null, has('finding') ? key('finding or restart', 'finding') : null,
+        page.result.parts_of_run?.length > 1 ? key('part of the run', 'part') : null));
   }
 
   let busy = false;
@@ -149,33 +196,38 @@
   };
   function lookAt(at) {
     showAround(at, Math.min(whole[1] - whole[0], Math.max(60 * data.seconds, 30) * 1000));
-    tell(Math.max(0, Math.min(count - 1, Math.floor((at / 1000 - data.began) / data.seconds))));
+    showValues(Math.max(0, Math.min(count - 1, Math.floor((at / 1000 - data.began) / data.seconds))));
   }
 
   function drawAll() {
-    const place = document.getElementById('charts');
     graphs.splice(0).forEach(({ graph }) => graph.destroy());
-    place.textContent = '';
+    const places = [...document.querySelectorAll('.charts')];
+    for (const place of places) place.textContent = '';
     if (typeof Dygraph === 'undefined' || !count) return;
     tools.hidden = false;
     nameRanks();
-    for (const chart of charts) draw(chart, place);
-    hideRanks();
+    for (const chart of charts) draw(chart, places.find((place) => place.dataset.group === chart.group));
+    showRanks();
     const now = shown;
     shown = whole;
     if (now !== whole) show(now);
   }
-  function hideRanks() {
+  // A button is pressed if all charts show its line, "mixed" if some do.
+  function showRanks() {
     for (const button of document.querySelectorAll('#ranks button')) {
-      button.setAttribute('aria-pressed', String(!hidden.has(button.textContent)));
-      button.style.setProperty('--of-rank', colour(button.textContent));
+      const name = button.textContent, on = charts.filter((chart) => chart.lines.some((line) => line.name === name)).map((chart) => isShown(chart, name));
+      button.setAttribute('aria-pressed', on.every(Boolean) ? 'true' : on.some(Boolean) ? 'mixed' : 'false');
+      button.style.setProperty('--of-rank', colour(name));
     }
-    if (hidden.size || graphs.some(({ graph }) => graph.visibility().includes(false)))
-      for (const { graph, chart } of graphs) graph.updateOptions({ visibility: chart.lines.map((line) => !hidden.has(line.name)) });
+    for (const { graph, chart } of graphs) {
+      const visible = chart.lines.map((line) => isShown(chart, line.name));
+      if (visible.join() !== graph.visibility().join()) graph.updateOptions({ visibility: visible });
+    }
   }
 
   const tools = document.getElementById('tools');
   function nameRanks() {
+    legend();
     tools.querySelector('[data-do=fault]').hidden = !faults.length;
     const place = document.getElementById('ranks');
     if (place.dataset.names === names.join()) return;
@@ -185,8 +237,8 @@
       const button = html('button', { type: 'button' }, name);
       place.append(button);
       button.addEventListener('click', () => {
-        if (!hidden.delete(name)) hidden.add(name);
-        hideRanks();
+        chosen.set(name, button.getAttribute('aria-pressed') !== 'true');
+        showRanks();
       });
     }
   }
@@ -209,6 +261,7 @@
     data = fresh;
     if (isMore) data.charts.forEach((chart, at) => chart.lines.forEach((line, of) => join(before.charts[at].lines[of], line, fresh.from)));
     derive();
+    render({ ...page, lines: data });
     if (wasWhole) shown = whole;
     if (!isSame || !graphs.length) {
       drawAll();
@@ -238,24 +291,64 @@
     if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
     return answer;
   }
-  async function follow() {
-    const line = document.getElementById('live');
-    line.hidden = false;
-    let text = 'Live: this page follows the run.', wait = period;
+  // The state of a running run: the newest answer, and when its parts arrived by this computer's clock.
+  const live = { at: 0, isLost: false, isWaiting: false, heard: new Map() };
+  function accept(fresh) {
+    page = fresh;
+    live.at = Date.now();
+    live.isLost = false;
+    listAt(page, 'live', 'heard').forEach((time, rank) => {
+      if (time !== null && live.heard.get(rank)?.time !== time) live.heard.set(rank, { time, at: live.at - (page.live.now - time) * 1000 });
+    });
+  }
+  const hasEnded = () => at(page.result, 'running') !== true;
+  // Asks for the result, which the server sends when the run ends.
+  async function awaitEnd() {
+    if (live.isWaiting) return;
+    live.isWaiting = true;
     try {
-      page = await (await ask('api/page', {})).json();
+      accept(await (await ask('api/end', {})).json());
+      render({ ...page, lines: data });
+    } catch { /* asked again with the next update */ }
+    live.isWaiting = false;
+    showLive();
+  }
+  async function follow() {
+    awaitEnd();
+    try {
+      const fresh = await (await ask('api/page', {})).json();
+      if (hasEnded()) return;
+      accept(fresh);
       const from = Math.max(count - 1, 0);  // the last point may have grown
       if (!take(await (await ask('api/lines', { from, seconds: data.seconds })).json())) take(await (await ask('api/lines', { from: 0 })).json());
-      render({ ...page, lines: data });
-      document.title = `${textAt(page.result, 'verdict')}: ${textAt(page.result, 'command')}`;
-    } catch (error) {
-      text = `No answer since ${clock(Date.now())}: the run has ended, or cannot be reached; at its end it writes report.html.`;
-      wait *= 5;
-      if (line.dataset.lost) text = line.textContent;
+    } catch {
+      live.isLost = true;
     }
-    line.dataset.lost = wait > period ? 'yes' : '';
-    if (line.textContent !== text) line.textContent = text;
-    setTimeout(follow, wait);
+    showLive();
+    if (!hasEnded()) setTimeout(follow, live.isLost ? 5 * period : period);
+  }
+  // Seconds since each rank's last record, the longest first.
+  function silences() {
+    const all = listAt(page, 'live', 'heard').map((_, rank) => ({ rank, age: live.heard.has(rank) ? Math.max(0, (Date.now() - live.heard.get(rank).at) / 1000) : Infinity }));
+    const text = ({ rank, age }) => html('span', { class: age > 10 ? 'bad' : null }, `rank ${rank} ${age < Infinity ? `${duration(age)} ago` : 'never'}`);
+    return all.sort((a, b) => (a.age > b.age ? -1 : a.age < b.age ? 1 : a.rank - b.rank)).slice(0, 16).flatMap((one, at) => [at ? ', ' : '', text(one)])
+      .concat(all.length > 16 ? `, and ${all.length - 16} later ones` : '');
+  }
+  function showLive() {
+    const box = document.getElementById('live'), [state, bar, more] = box.children, report = textAt(page, 'live', 'report');
+    const age = (Date.now() - live.at) / 1000, done = numberAt(page, 'live', 'done') || 0, seconds = (numberAt(page, 'live', 'elapsed_seconds') || 0) + age;
+    const text = hasEnded() ? `The run has ended: ${textAt(page.result, 'verdict')}.${report ? ` The final report is ${report}.` : ''}`
+      : live.isLost ? `No answer since ${clock(live.at)} UTC: the run has ended or its first rank was lost; see ${report}.` : 'Live: this page follows the run.';
+    const total = done ? (seconds - age) / done : 0, left = total - seconds, isRunning = !hasEnded() && !live.isLost;
+    box.hidden = false;
+    box.dataset.lost = isRunning ? '' : 'yes';
+    if (state.textContent !== text) state.textContent = text;
+    bar.hidden = !(isRunning && done);
+    bar.value = total ? Math.min(1, seconds / total) : 0;
+    more.replaceChildren(...(isRunning ? [`${duration(seconds)} elapsed, `, done && (done === 1 || left < 0.5 ? 'finishing checks, ' : `${duration(left)} left, `),
+      `updated ${duration(age)} ago. Last reports: `, ...silences()] : [`The page shows the ${hasEnded() ? 'result' : 'last state'}.`]).filter(Boolean));
+    const title = `${textAt(page.result, 'verdict')}: ${textAt(page.result, 'command')}`;
+    if (document.title !== title) document.title = title;
   }
 
   derive();
@@ -263,5 +356,9 @@
   isDark.addEventListener('change', drawAll);
   render(page);
   drawAll();
-  if (period) follow();
+  if (period) {
+    accept(page);
+    follow();
+    setInterval(showLive, 1000);
+  }
 })();

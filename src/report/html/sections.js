@@ -563,9 +563,9 @@ function testsPart({ comparison, text }) {
     ['test', 'file and devices', 'speed-up', 'times', 'value', 'efficiency', 'change'], rows, true);
 }
 
-// A line of the means within a band from min to max over all ranks.
+// A line of the means, or of the median, within a band from min to max over all ranks.
 function spark(chart) {
-  const lines = chart.lines.slice(0, chart.lines[0].name.startsWith('all') ? 1 : undefined), height = 28, range = chart.most - chart.least || 1;
+  const lines = chart.lines.slice(0, chart.lines[0].name.startsWith('median') ? 1 : undefined), height = 28, range = chart.most - chart.least || 1;
   const y = (value) => (1 + (height - 2) * (1 - (value - chart.least) / range)).toFixed(1);
   const points = lines[0].mean.map((_, x) => {
     const values = (part) => lines.map((line) => (line[part] || line.mean)[x]).filter((value) => value !== null);
@@ -579,15 +579,28 @@ function spark(chart) {
   svg('polygon', { points: `${along('most')} ${along('least', [...points].reverse())}` }), svg('polyline', { points: along('mean') }));
 }
 
-// A table of the time series, with a small chart for each.
+// The factor and the unit, with its prefix, for a chart's values: 0.0035 TFLOP/s are 3.5 GFLOP/s. Units such as W, °C and MHz stay.
+function unitFor(chart) {
+  const [, prefix, base] = /^([µmkMGT]?)(FLOP\/s|B\/s|B|s|samples\/s|steps\/s)$/.exec(chart.unit) || [], prefixes = ['n', 'µ', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E'];
+  if (!base || !(chart.most > 0)) return { factor: 1, unit: chart.unit };
+  const own = prefixes.indexOf(prefix), [lowest, highest] = base === 's' ? [0, 3] : [3, 9];
+  const best = Math.min(highest, Math.max(lowest, own + Math.floor(Math.log10(chart.most) / 3 + 1e-9)));
+  return { factor: 1000 ** (own - best), unit: prefixes[best] + (/^s./.test(base) && best > 3 ? ' ' : '') + base };
+}
+const titleOf = (chart) => [chart.title, unitFor(chart).unit].filter(Boolean).join(', ');
+
+// Each group's heading, the place of its charts, and a table of its time series with a small chart for each.
 function timePart({ lines }) {
   if (!lines) return null;
   if (!lines.charts.length) return html('p', {}, 'The journals have no time series.');
-  const extreme = (value, rank) => [rank === null ? short(value) : `${short(value)} (rank ${rank})`, 'short'];
+  const row = (chart) => {
+    const extreme = (value, rank) => [short(value === null ? null : value * unitFor(chart).factor) + (rank === null ? '' : ` (rank ${rank})`), 'short'];
+    return [titleOf(chart), chart.lines.length ? spark(chart) : '', extreme(chart.least, chart.least_rank), extreme(chart.mean, null), extreme(chart.most, chart.most_rank)];
+  };
   const note = 'This program was built without dygraphs (Debian: libjs-dygraphs), so there are drawings in the table, and no charts to zoom into.';
-  return [typeof Dygraph === 'undefined' ? html('p', {}, note) : null,
-    table('Time series: mean over all ranks, between their minimum and maximum', ['figure', 'over time', 'least', 'mean', 'most'], lines.charts.map((chart) =>
-      [chart.title, chart.lines.length ? spark(chart) : '', extreme(chart.least, chart.least_rank), extreme(chart.mean, null), extreme(chart.most, chart.most_rank)]))];
+  return [typeof Dygraph === 'undefined' ? html('p', {}, note) : null, ...[...new Set(lines.charts.map((chart) => chart.group))].flatMap((group) => [
+    html('h3', {}, group), html('div', { class: 'charts', 'data-group': group }),
+    table('Line: mean, or median of 4 or more ranks; band: min to max', ['metric', 'over time', 'min', 'mean', 'max'], lines.charts.filter((chart) => chart.group === group).map(row))])];
 }
 
 const parts = {
@@ -604,12 +617,13 @@ const parts = {
   text: ({ text }) => (text ? terminal('The comparison as the terminal shows it', text) : null),
 };
 
-// Updates `old` to `fresh` in place, so that open, scrolled, focused or selected elements keep their state.
+// Updates `old` to `fresh` in place, so that open, scrolled, focused or selected elements keep their state. Charts are drawn elsewhere.
 function sync(old, fresh) {
   if (old.nodeName !== fresh.nodeName) return old.replaceWith(fresh);
   if (old.nodeType === Node.TEXT_NODE) return old.data === fresh.data || (old.data = fresh.data);
   for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && name !== 'open') old.removeAttribute(name);
   for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value && name !== 'open') old.setAttribute(name, value);
+  if (old.className === 'charts') return;
   const children = [...old.childNodes];
   [...fresh.childNodes].forEach((child, place) => (children[place] ? sync(children[place], child) : old.append(child)));
   for (const child of children.slice(fresh.childNodes.length)) child.remove();

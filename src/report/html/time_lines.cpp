@@ -40,42 +40,54 @@ struct Source {
   const char* instead = nullptr;  ///< fallback field, if the first is missing
 };
 
-constexpr Source power = {
-    {"Power", "W", "power_limit_w", false}, From::telemetry, "power_w_between", 1, "power_w"};
-constexpr Source sources_before_work[] = {
-    {{"Training", "samples/s", nullptr, true}, From::epoch, "samples_per_second", 1},
-    {{"Training per rank", "TFLOP/s", nullptr, true}, From::epoch, "tflops", 1},
-    {{"Step time", "ms", nullptr, true}, From::epoch, "ms", 1},  // per step: see epoch_value
-    {{"Loss", "", nullptr, true}, From::epoch, "loss", 1},
-    {{"All-reduce", "GB/s", nullptr, true}, From::epoch, "all_reduce_gb_per_s", 1},
-    {{"Steps", "steps/s", nullptr, false}, From::steps, "steps", 1}};
-constexpr Source sources_after_work[] = {
-    {{"Files written", "GB/s", nullptr, false}, From::files, "bytes_written", 1e-9},
-    {{"Files read", "GB/s", nullptr, false}, From::files, "bytes_read", 1e-9},
-    {{"At the power cap", "% of time", nullptr, false}, From::throttle, "sw_power_cap", 100},
-    {{"SW thermal slowdown", "% of time", nullptr, false}, From::throttle, "sw_thermal", 100},
-    {{"HW thermal slowdown", "% of time", nullptr, false}, From::throttle, "hw_thermal", 100},
-    {{"HW power brake slowdown", "% of time", nullptr, false}, From::throttle, "hw_power_brake", 100},
-    {{"Load allowed by the limiter", "%", nullptr, false}, From::telemetry, "duty", 100},
-    {{"Duty cycle of memory-resident GEMMs", "%", nullptr, false}, From::telemetry, "products_duty", 100}};
+/// Headings above the charts, in their order.
+constexpr const char* power_and_heat = "Power and temperature";
+constexpr const char *clocks = "Clocks", *compute = "Compute", *network = "Network", *disk = "Disk";
+constexpr std::string_view groups[] = {power_and_heat, clocks, compute, "Memory", network, disk, "Host"};
 
-/// In chart order.
+constexpr Source power = {
+    {power_and_heat, "Power", "W", "power_limit_w", false}, From::telemetry, "power_w_between", 1, "power_w"};
+constexpr Source other_sources[] = {
+    {{compute, "Training", "samples/s", nullptr, true}, From::epoch, "samples_per_second", 1},
+    {{compute, "Training per rank", "TFLOP/s", nullptr, true}, From::epoch, "tflops", 1},
+    {{compute, "Step time", "ms", nullptr, true}, From::epoch, "ms", 1},  // per step: see epoch_value
+    {{compute, "Loss", "", nullptr, true}, From::epoch, "loss", 1},
+    {{network, "All-reduce", "GB/s", nullptr, true}, From::epoch, "all_reduce_gb_per_s", 1},
+    {{compute, "Steps", "steps/s", nullptr, false}, From::steps, "steps", 1},
+    {{disk, "Files written", "GB/s", nullptr, false}, From::files, "bytes_written", 1e-9},
+    {{disk, "Files read", "GB/s", nullptr, false}, From::files, "bytes_read", 1e-9},
+    {{clocks, "At the power cap", "% of time", nullptr, false}, From::throttle, "sw_power_cap", 100},
+    {{clocks, "SW thermal slowdown", "% of time", nullptr, false}, From::throttle, "sw_thermal", 100},
+    {{clocks, "HW thermal slowdown", "% of time", nullptr, false}, From::throttle, "hw_thermal", 100},
+    {{clocks, "HW power brake slowdown", "% of time", nullptr, false}, From::throttle, "hw_power_brake", 100},
+    {{compute, "Load allowed by the limiter", "%", nullptr, false}, From::telemetry, "duty", 100},
+    {{compute, "Duty cycle of memory-resident GEMMs", "%", nullptr, false},
+     From::telemetry,
+     "products_duty",
+     100}};
+
+/// All charts, in their order: those of a group follow each other.
 const std::vector<Source>& sources() {
   static const std::vector<Source> all = [] {
     std::vector<Source> list = {power};
     for (const SampledMetric& one : sampled_metrics)
       if (one.chart)
-        list.push_back({{one.chart, one.unit, one.limit, false}, From::telemetry, one.key, one.scale});
-    list.insert(list.end(), std::begin(sources_before_work), std::end(sources_before_work));
+        list.push_back(
+            {{one.group, one.chart, one.unit, one.limit, false}, From::telemetry, one.key, one.scale});
+    list.insert(list.end(), std::begin(other_sources), std::end(other_sources));
     for (const WorkField& field : work_fields) {
       if (!field.chart) continue;
       const bool is_flop = field.unit == WorkField::Unit::flop;  // otherwise bytes; counts have no chart
-      list.push_back({{field.chart, is_flop ? "TFLOP/s" : "GB/s", nullptr, false},
+      list.push_back({{field.group, field.chart, is_flop ? "TFLOP/s" : "GB/s", nullptr, false},
                       From::work,
                       field.key,
                       is_flop ? 1e-12 : 1e-9});
     }
-    list.insert(list.end(), std::begin(sources_after_work), std::end(sources_after_work));
+    const auto place = [](const Source& source) {
+      return std::find(std::begin(groups), std::end(groups), source.kind.group) - std::begin(groups);
+    };
+    std::stable_sort(list.begin(), list.end(),
+                     [&](const Source& a, const Source& b) { return place(a) < place(b); });
     return list;
   }();
   return all;
@@ -116,7 +128,8 @@ std::optional<double> epoch_value(const Source& source, const Json& body) {
   return steps && *steps > 0 ? std::optional(*value / *steps) : std::nullopt;
 }
 
-constexpr std::size_t max_ranks = 16;              // ranks with own lines; more ranks are merged
+constexpr std::size_t max_ranks = 16;              // with a series each; of more ranks only the own lines
+constexpr std::size_t min_ranks_of_median = 4;     // fewer lines can be told apart
 constexpr std::size_t max_drawn_points = 250'000;  // over all lines: a phone draws them in a second
 constexpr std::size_t min_drawn_points = 60;       // per line, for any number of lines
 
@@ -147,10 +160,9 @@ Json rounded(double value) {
   return std::isfinite(value) ? Json(std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr)) : Json();
 }
 
-Json line_json(const std::string& name, const Line& line, std::size_t most, std::size_t from) {
+Json line_json(const std::string& name, const Line& points, std::size_t from) {
   Json least = Json::array(), mean = Json::array(), highest = Json::array();
   bool has_band = false;
-  const Line points = thinned(line, most);
   for (std::size_t at = from; at < points.size(); ++at) {
     const Bucket& bucket = points[at];
     has_band |= bucket.count > 1;
@@ -163,6 +175,62 @@ Json line_json(const std::string& name, const Line& line, std::size_t most, std:
   return json;
 }
 
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return values.size() % 2 ? *middle : (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+/// The median of the ranks' means, between their min and max, from point `from` on. All lines have one
+/// length.
+Line median_line(const std::map<int, Line>& lines, std::size_t from) {
+  Line all(lines.begin()->second.size());
+  for (std::size_t at = from; at < all.size(); ++at) {
+    std::vector<double> means;
+    for (const auto& [rank, line] : lines) {
+      if (line[at].count) means.push_back(line[at].mean());
+      all[at].add(line[at]);
+    }
+    if (!means.empty()) all[at].sum = median(means) * all[at].count;
+  }
+  return all;
+}
+
+/// Ranks whose mean over the run is farther from the median of all ranks' means than six median absolute
+/// deviations and than 2.5 % of the median: the bound that PeerRule has for step times, without its maximum,
+/// since temperatures differ more.
+std::set<int> outliers(const std::map<int, Line>& lines) {
+  constexpr double deviations = 6, least = 0.025;
+  std::map<int, double> means;
+  for (const auto& [rank, line] : lines)
+    if (const Bucket all = whole(line); all.count) means[rank] = all.mean();
+  if (means.size() < min_ranks_of_median) return {};
+  std::vector<double> values, distances;
+  for (const auto& [rank, mean] : means) values.push_back(mean);
+  const double middle = median(values);
+  for (const double value : values) distances.push_back(std::abs(value - middle));
+  const double bound = std::max(deviations * median(distances), least * std::abs(middle));
+  std::set<int> ranks;
+  for (const auto& [rank, mean] : means)
+    if (std::abs(mean - middle) > bound && ranks.size() < max_ranks) ranks.insert(rank);
+  return ranks;
+}
+
+/// Whether two metrics of one unit have the same curve, such as the utilization of the host as a device and
+/// its CPU load, which are read one after the other.
+bool is_same_curve(const Line& a, const Line& b) {
+  constexpr double tolerance = 0.02;
+  double apart = 0, sum = 0;
+  if (a.size() != b.size()) return false;
+  for (std::size_t at = 0; at < a.size(); ++at) {
+    if (!a[at].count != !b[at].count) return false;
+    if (!a[at].count) continue;
+    apart += std::abs(a[at].mean() - b[at].mean());
+    sum += std::abs(a[at].mean());
+  }
+  return apart <= tolerance * sum;
+}
+
 /// Ranks with faults, findings or losses.
 std::set<int> noted_ranks(const Json& result) {
   std::set<int> ranks;
@@ -170,10 +238,6 @@ std::set<int> noted_ranks(const Json& result) {
     for (const Json& entry : member(result, key))
       if (ranks.size() + 1 < max_ranks) ranks.insert(value_at<int>(entry, "rank").value_or(-1));
   return ranks;
-}
-
-std::string title_of(const LineKind& kind) {
-  return *kind.unit ? fmt::format("{}, {}", kind.title, kind.unit) : kind.title;
 }
 
 /// The distinct limits of the ranks, normally a single one.
@@ -287,12 +351,20 @@ Line merged(const std::map<int, Line>& lines) {
 }
 
 Json time_lines_json(const TimeLines& lines, const Json& result, std::size_t from) {
+  const std::vector<LineKind>& kinds = TimeLines::kinds();
+  std::vector<Line> together;
+  std::vector<bool> is_drawn;
   std::size_t longest = 0, drawn_lines = 0;
-  for (std::size_t kind = 0; kind < TimeLines::kinds().size(); ++kind) {
-    const Line all = merged(lines.lines(kind));
-    if (!changes(all)) continue;  // the table shows constant values
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    const Line& all = together.emplace_back(merged(lines.lines(kind)));
+    bool is_own = changes(all);  // the table shows constant values
+    for (std::size_t other = 0; other < kind && is_own; ++other)
+      is_own = !is_drawn[other] || std::string_view(kinds[other].unit) != kinds[kind].unit ||
+               !is_same_curve(together[other], all);
+    is_drawn.push_back(is_own);
+    if (!is_own) continue;
     longest = std::max(longest, all.size());
-    drawn_lines += std::min(lines.lines(kind).size(), max_ranks);
+    drawn_lines += std::min(lines.lines(kind).size() + 1, max_ranks);
   }
   const std::size_t most =
       std::max(max_drawn_points / std::max<std::size_t>(drawn_lines, 1), min_drawn_points);
@@ -300,29 +372,41 @@ Json time_lines_json(const TimeLines& lines, const Json& result, std::size_t fro
   static_cast<void>(thinned(Line(longest), most, &factor));
   const std::set<int> noted = noted_ranks(result);
   Json charts = Json::array(), phases = Json::array();
-  for (std::size_t kind = 0; kind < TimeLines::kinds().size(); ++kind) {
-    const LineKind& what = TimeLines::kinds()[kind];
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    const LineKind& what = kinds[kind];
     const auto& of_ranks = lines.lines(kind);
-    const Line together = merged(of_ranks);
-    const Bucket all = whole(together);
+    const Bucket all = whole(together[kind]);
     if (all.count == 0 || (all.least == 0 && all.most == 0)) continue;
-    Json drawn = Json::array();
-    const auto draw = [&](const std::string& name, Line line) {
-      line.resize(longest);
-      drawn.push_back(line_json(name, line, most, from));
-    };
-    const bool is_drawn = changes(together), too_many = of_ranks.size() > max_ranks;
-    if (is_drawn && too_many) draw(fmt::format("all {} ranks", of_ranks.size()), together);
-    for (const auto& [rank, line] : of_ranks)
-      if (is_drawn && (!too_many || noted.contains(rank)))
-        draw(what.is_of_run ? "all ranks" : fmt::format("rank {}", rank), line);
-    charts.push_back({{"title", title_of(what)},
+    Json drawn = Json::array(), own_lines = Json::array();
+    std::map<int, Line> points;
+    for (const auto& [rank, line] : of_ranks) {
+      if (!is_drawn[kind]) break;
+      Line& own = points[rank] = line;
+      own.resize(longest);
+      own = thinned(own, most);
+    }
+    const bool has_median = points.size() >= min_ranks_of_median;
+    if (has_median)
+      drawn.push_back(
+          line_json(fmt::format("median of {} ranks", points.size()), median_line(points, from), from));
+    const std::set<int> far = outliers(of_ranks);
+    for (const auto& [rank, line] : points) {
+      const bool is_own = !has_median || noted.contains(rank) || far.contains(rank);
+      if (points.size() > max_ranks && !is_own) continue;
+      const std::string name = what.is_of_run ? "all ranks" : fmt::format("rank {}", rank);
+      drawn.push_back(line_json(name, line, from));
+      if (is_own) own_lines.push_back(name);
+    }
+    charts.push_back({{"group", what.group},
+                      {"title", what.title},
+                      {"unit", what.unit},
                       {"limits", limits_of(what, result)},
                       {"least", rounded(all.least)},
                       {"least_rank", rank_of(of_ranks, all, &Bucket::least)},
                       {"mean", rounded(all.mean())},
                       {"most", rounded(all.most)},
                       {"most_rank", rank_of(of_ranks, all, &Bucket::most)},
+                      {"own_lines", own_lines},
                       {"lines", drawn}});
   }
   for (const TimeLines::Phase& phase : lines.phases())

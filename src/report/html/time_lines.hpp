@@ -27,6 +27,7 @@ using Line = std::vector<Bucket>;
 
 /// A metric that is plotted over time.
 struct LineKind {
+  const char* group;  ///< heading above its chart
   const char* title;
   const char* unit;
   const char* limit;  ///< name of its limit in the telemetry or in its limiter part; null: none
@@ -80,8 +81,10 @@ Line thinned(const Line& line, std::size_t most, std::size_t* factor = nullptr);
 /// Merges the ranks, bucket by bucket.
 Line merged(const std::map<int, Line>& lines);
 
-/// Data for the page's script: the min, mean and max of each metric, its series from point `from` on, and the
-/// limits that `result` has.
+/// Data for the page's script, by group: the min, mean and max of each metric, its series from point `from`
+/// on, and the limits that `result` has. A metric that is constant, or the same as an earlier one, has no
+/// series. With `min_ranks_of_median` ranks or more the first series is their median between their min and
+/// max, and "own_lines" has the ranks that the page shows next to it.
 Json time_lines_json(const TimeLines& lines, const Json& result, std::size_t from = 0);
 
 }  // namespace egt

@@ -4,12 +4,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
 #include <fmt/format.h>
 
+#include "egt/core/clock.hpp"
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "judge/result.hpp"
+#include "report/console/console_text.hpp"
 #include "report/export/result_files.hpp"
 #include "report/html/page.hpp"
 #include "report/journal/journal.hpp"
@@ -33,10 +39,19 @@ Json result_so_far(const std::vector<Record>& records) {
 
 }  // namespace
 
+LiveRun::LiveRun(Settings settings) : settings_(std::move(settings)) {
+  std::error_code unknown;  // the path stays relative
+  const std::filesystem::path own = std::filesystem::absolute(settings_.directory, unknown);
+  state_.report = (unknown ? settings_.directory : own.string()) + "/report.html";
+  state_.heard.resize(static_cast<std::size_t>(settings_.ranks));
+}
+
 Status LiveRun::write(const Record& record) {
   const std::lock_guard lock(mutex_);
   kept_.add(record);
   has_news_ = true;
+  if (record.rank >= 0 && record.rank < settings_.ranks)
+    state_.heard[static_cast<std::size_t>(record.rank)] = unix_now();
   return settings_.lines.write(record);
 }
 
@@ -53,6 +68,14 @@ Status LiveRun::flush() {
   return {};
 }
 
+void LiveRun::finish(Json result) {
+  const std::lock_guard lock(mutex_);
+  if (::access(state_.report.c_str(), R_OK) != 0) state_.report.clear();  // the disk is full
+  result_ = std::move(result);
+  texts_ = {};
+  has_ended_ = true;
+}
+
 void LiveRun::end() {
   const std::lock_guard lock(main_mutex_);
   settings_.main_thread = nullptr;
@@ -60,10 +83,19 @@ void LiveRun::end() {
 
 /// The caller holds the lock.
 void LiveRun::refresh() {
-  if (!has_news_ || (made_at_ && steady_seconds() - *made_at_ < min_age_s)) return;
+  if (has_ended_ || !has_news_ || (made_at_ && steady_seconds() - *made_at_ < min_age_s)) return;
   std::vector<Record> records = settings_.earlier;
   kept_.append_to(records);
   result_ = result_so_far(records);
+  state_.now = unix_now();
+  const Json* start = nullptr;
+  for (const Record& record : records) {
+    if (record.rank != 0) continue;
+    if (record.kind == RecordKind::start) start = &record.body;
+    if (!start || (record.kind != RecordKind::progress && record.kind != RecordKind::end)) continue;
+    state_.done = fraction_done(*start, record.body);
+    state_.elapsed_seconds = value_at<double>(record.body, "elapsed_seconds").value_or(0);
+  }
   texts_ = {};
   points_.clear();
   made_at_ = steady_seconds();
@@ -75,8 +107,8 @@ LiveRun::Text LiveRun::text(Kind kind) {
   refresh();
   Text& text = texts_[kind];
   if (!text)
-    text = std::make_shared<const std::string>(kind == page     ? live_page_text(result_, settings_.lines)
-                                               : kind == data   ? live_data_text(result_)
+    text = std::make_shared<const std::string>(kind == page ? live_page_text(result_, settings_.lines, state_)
+                                               : kind == data   ? live_data_text(result_, state_)
                                                : kind == result ? result_text(result_)
                                                                 : prometheus_text(result_));
   return text;

@@ -13,6 +13,7 @@
 #include "egt/core/progress_board.hpp"
 #include "egt/report/sink.hpp"
 #include "judge/kept_records.hpp"
+#include "report/html/page.hpp"
 #include "report/html/time_lines.hpp"
 
 namespace egt {
@@ -30,10 +31,12 @@ class LiveRun : public Sink {
     std::function<Activity()> main_thread;  ///< current activity; called on the record thread
     double patience_seconds = 30;           ///< max time without a report from the main thread
   };
-  explicit LiveRun(Settings settings) : settings_(std::move(settings)) {}
+  explicit LiveRun(Settings settings);
 
   Status write(const Record& record) override;
   Status flush() override;
+  /// The run has this final `result`, and its files are written: all texts show it from now on. Any thread.
+  void finish(Json result);
   /// Called before the main thread's objects end: main_thread is not called after it returns. Any thread.
   void end();
 
@@ -61,9 +64,10 @@ class LiveRun : public Sink {
   Settings settings_;
   std::mutex mutex_;  ///< protects the members below and the settings' lines
   KeptRecords kept_;
-  bool has_news_ = true;
+  bool has_news_ = true, has_ended_ = false;
   std::optional<double> made_at_;  ///< time of the last update, in steady seconds
   Json result_;
+  LiveState state_;
   std::array<Text, kinds> texts_;
   struct Points {
     double seconds = 0;  ///< per point

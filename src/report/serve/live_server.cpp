@@ -40,15 +40,16 @@ constexpr int send_buffer = 64 << 10;      // kernel send buffer in bytes per co
 constexpr double request_s = 3;            // max time to receive a request
 constexpr double answer_s = 10;            // max time from the start until its answer is sent
 constexpr double end_patience_s = 1;
-constexpr int busy_pause_ms = 50;  // if no file descriptor is available
-constexpr int low_priority = 19;   // the lowest, so that the computation has precedence
+constexpr double last_answers_s = 0.5;  // max time to send the result to the clients that asked for it
+constexpr int busy_pause_ms = 50;       // if no file descriptor is available
+constexpr int low_priority = 19;        // the lowest, so that the computation has precedence
 
 constexpr const char* policy =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 constexpr const char* paths =
-    "there are: / /api/page /api/result /api/lines?from=N&seconds=S /api/journal?from=N&rank=R /metrics "
-    "/healthz\n";
+    "there are: / /api/page /api/result /api/end /api/lines?from=N&seconds=S /api/journal?from=N&rank=R "
+    "/metrics /healthz\n";
 
 /// Constant-time comparison: it does not depend on the position of the first difference.
 bool is_same_secret(std::string_view given, std::string_view secret) {
@@ -91,9 +92,12 @@ class Connection : public httplib::Stream {
   bool is_ready() const {
     return is_ended_ || total_ == buffer_.size() || received().find("\r\n\r\n") != std::string_view::npos;
   }
-  bool asks_for_health() const {
-    return received().starts_with("GET /healthz") || received().starts_with("HEAD /healthz");
+  bool asks_for(std::string_view path) const {
+    const std::string_view request = received();
+    return request.substr(std::min(request.find(' '), request.size())).substr(1).starts_with(path);
   }
+  /// The time limit of the answer starts again, since the request waited.
+  void restart() { began_ = Clock::now(); }
   double seconds_left(double seconds) const { return seconds - seconds_since(began_); }
 
   ssize_t read(char* text, std::size_t size) override {
@@ -132,7 +136,7 @@ class Connection : public httplib::Stream {
 
   const Descriptor file_;
   const int stop_;
-  const Clock::time_point began_ = Clock::now();
+  Clock::time_point began_ = Clock::now();
   std::array<char, max_request> buffer_;
   std::size_t at_ = 0, total_ = 0;  ///< bytes read by the library; bytes received
   bool is_ended_ = false;           ///< the client sends no more
@@ -190,7 +194,7 @@ class Answers : public httplib::Server {
     const std::string& path = request.path;
     constexpr const char *html = "text/html; charset=utf-8", *json = "application/json";
     if (path == "/") return give(response, run_->text(LiveRun::page), html);
-    if (path == "/api/page") return give(response, run_->text(LiveRun::data), json);
+    if (path == "/api/page" || path == "/api/end") return give(response, run_->text(LiveRun::data), json);
     if (path == "/api/result") return give(response, run_->text(LiveRun::result), json);
     if (path == "/metrics")
       return give(response, run_->text(LiveRun::metrics), "text/plain; version=0.0.4; charset=utf-8");
@@ -289,6 +293,7 @@ struct LiveServer::State {
       : run(a_run), answers(std::move(a_run), address, serve_token()), file(std::move(a_file)) {}
 
   Status start(const std::shared_ptr<State>& self);
+  void finish();
   void stop();
   void accept();
   void take_client(Connections& arriving);
@@ -304,8 +309,9 @@ struct LiveServer::State {
   std::mutex mutex;  ///< protects the members below
   std::condition_variable changed;
   Connections waiting, health;  ///< requests; /healthz has its own thread
-  int running = 0;
-  bool is_stopped = false;
+  Connections ending;           ///< requests of /api/end, which wait for it; the newest ones
+  int running = 0, busy = 0;    ///< threads; those of them that answer
+  bool has_ended = false, is_stopped = false;
 };
 
 Status LiveServer::State::start(const std::shared_ptr<State>& self) {
@@ -320,8 +326,22 @@ Status LiveServer::State::start(const std::shared_ptr<State>& self) {
   return {};
 }
 
-void LiveServer::State::stop() {
+void LiveServer::State::finish() {
   const std::lock_guard lock(mutex);
+  has_ended = true;
+  for (auto& connection : ending) {
+    connection->restart();
+    waiting.push_back(std::move(connection));
+  }
+  ending.clear();
+  changed.notify_all();
+}
+
+void LiveServer::State::stop() {
+  std::unique_lock lock(mutex);
+  if (has_ended && !is_stopped)
+    changed.wait_for(lock, std::chrono::duration<double>(last_answers_s),
+                     [this] { return waiting.empty() && busy == 0; });
   is_stopped = true;
   static_cast<void>(::eventfd_write(stopping.get(), 1));
   changed.notify_all();
@@ -371,9 +391,12 @@ void LiveServer::State::take_client(Connections& arriving) {
 }
 
 void LiveServer::State::enqueue(std::unique_ptr<Connection> connection) {
-  Connections& queue = connection->asks_for_health() ? health : waiting;
   const std::lock_guard lock(mutex);
-  if (queue.size() >= max_waiting) return;  // closes it
+  Connections& queue = connection->asks_for("/healthz")                 ? health
+                       : connection->asks_for("/api/end") && !has_ended ? ending
+                                                                        : waiting;
+  if (&queue == &ending && queue.size() >= max_waiting) queue.pop_front();  // its client asks again
+  if (queue.size() >= max_waiting) return;                                  // closes it
   queue.push_back(std::move(connection));
   changed.notify_all();
 }
@@ -387,10 +410,13 @@ void LiveServer::State::work(Connections& queue) {
     if (is_stopped) break;
     const std::unique_ptr<Connection> connection = std::move(queue.front());
     queue.pop_front();
+    ++busy;
     lock.unlock();
     answers.serve(*connection);
     ::shutdown(connection->file(), SHUT_WR);
     lock.lock();
+    --busy;
+    changed.notify_all();
   }
   lock.unlock();
   leave();
@@ -412,6 +438,11 @@ Result<std::unique_ptr<LiveServer>> LiveServer::open(const ServeAddress& address
       new LiveServer(state, std::move(records), fmt::format("http://{}/", own.text())));
   EGT_TRY(state->start(state));
   return server;
+}
+
+void LiveServer::finish(Json result) {
+  state_->run->finish(std::move(result));
+  state_->finish();
 }
 
 void LiveServer::close() {
@@ -446,6 +477,7 @@ Result<std::unique_ptr<LiveServer>> LiveServer::open(const ServeAddress&, std::s
   return check_live_server();
 }
 
+void LiveServer::finish(Json) {}
 void LiveServer::close() {}
 LiveServer::~LiveServer() = default;
 

@@ -28,7 +28,10 @@ class LiveServer {
   Sink& records() { return *records_; }
   /// "http://127.0.0.1:8080/", with the port that the system chose.
   const std::string& url() const { return url_; }
-  /// Stops answering, and closes the port shortly after. Does not wait.
+  /// The run has ended with this `result`. Clients that asked for the end get it. Does not wait.
+  void finish(Json result);
+  /// Stops answering, and closes the port shortly after. Waits half a second at most, for the answers of the
+  /// end.
   void close();
 
  private:

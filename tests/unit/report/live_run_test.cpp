@@ -88,6 +88,32 @@ TEST(LiveRun, IsRunningAndNeverAPassUntilAFault) {
   EXPECT_EQ(Json::parse(text_of(other, LiveRun::data))["result"]["verdict"], "fault");
 }
 
+TEST(LiveRun, KnowsTheProgressAndWhichRanksReported) {
+  LiveRun run = live();
+  Record begin = start(0, 2);
+  begin.body["requested_duration_seconds"] = 40.0;
+  ASSERT_TRUE(run.write(begin).ok());
+  Record sample{.kind = RecordKind::progress, .time = 1000, .rank = 0, .step = 0, .body = {}};
+  sample.body = {{"elapsed_seconds", 10.0}};
+  ASSERT_TRUE(run.write(sample).ok());
+  const Json state = Json::parse(text_of(run, LiveRun::data))["live"];
+  EXPECT_EQ(state["done"], 0.25);
+  EXPECT_EQ(state["elapsed_seconds"], 10);
+  EXPECT_NEAR(state["heard"][0].get<double>(), state["now"].get<double>(), 60);
+  EXPECT_EQ(state["heard"][1], nullptr);
+}
+
+TEST(LiveRun, ShowsTheResultAtTheEnd) {
+  LiveRun run = live({}, "/no such directory");
+  ASSERT_TRUE(run.write(start(0, 2)).ok());
+  EXPECT_EQ(Json::parse(text_of(run, LiveRun::data))["live"]["report"], "/no such directory/report.html");
+  run.finish({{"verdict", "pass"}});
+  ASSERT_TRUE(run.write(fault(0)).ok());  // a late record
+  const Json data = Json::parse(text_of(run, LiveRun::data));
+  EXPECT_EQ(data["result"], Json({{"verdict", "pass"}}));
+  EXPECT_EQ(data["live"]["report"], "") << "the file was not written";
+}
+
 TEST(LiveRun, MakesATextOnceASecondAndSharesIt) {
   LiveRun run = live();
   const LiveRun::Text first = run.text(LiveRun::metrics);

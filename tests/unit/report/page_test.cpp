@@ -158,7 +158,7 @@ TEST(TimeLines, PowerIsTheMeanBetweenSamplesAndNoShareOfTheTimeIsAboveAll) {
     record.time += 1;
   }
   const Json data = time_lines_json(lines, result_of({start(0, 1), end(0)}));
-  const Json *power = chart_of(data, "Power, W"), *capped = chart_of(data, "At the power cap, % of time");
+  const Json *power = chart_of(data, "Power"), *capped = chart_of(data, "At the power cap");
   ASSERT_TRUE(power && capped);
   EXPECT_EQ(max_of((*power)["lines"][0]), 693.5);
   EXPECT_EQ(max_of((*capped)["lines"][0]), 100);
@@ -174,7 +174,7 @@ TEST(TimeLines, KeepEveryExtremeHoweverLongTheRun) {
   Json result = result_of({start(0, 2), start(1, 2), fault(1), end(0), end(1)});
   result["telemetry"]["0"]["power_limit_w"] = 700;
   const Json data = time_lines_json(lines, result);
-  const Json* power = chart_of(data, "Power, W");
+  const Json* power = chart_of(data, "Power");
   ASSERT_NE(power, nullptr);
   EXPECT_EQ((*power)["limits"], Json::array({700.0}));
   EXPECT_THAT((*power)["lines"][0]["mean"].size(), AllOf(testing::Gt(31u), testing::Le(64u)));
@@ -184,7 +184,7 @@ TEST(TimeLines, KeepEveryExtremeHoweverLongTheRun) {
   EXPECT_EQ((*power)["lines"][1]["most"][static_cast<std::size_t>(at)], 1234);
   EXPECT_EQ((*power)["most"], 1234);
   EXPECT_EQ((*power)["most_rank"], 1);
-  EXPECT_EQ(chart_of(data, "Temperature, °C") == nullptr, false) << "it differs between ranks";
+  EXPECT_EQ(chart_of(data, "Temperature") == nullptr, false) << "it differs between ranks";
 }
 
 TEST(TimeLines, TellRatesOfWhatCountsOn) {
@@ -195,41 +195,87 @@ TEST(TimeLines, TellRatesOfWhatCountsOn) {
   static_cast<void>(lines.write(sample(0, 1020, 600, 3)));
   static_cast<void>(lines.write(sample(0, 1021, 600, 5)));
   const Json data = time_lines_json(lines, Json::object());
-  const Json* memory = chart_of(data, "Verified memory, GB/s");
+  const Json* memory = chart_of(data, "Verified memory");
   ASSERT_NE(memory, nullptr);
   const Json& mean = (*memory)["lines"][0]["mean"];
   EXPECT_THAT(std::vector<Json>(mean.begin(), mean.begin() + 8), ElementsAre(nullptr, 4, 4, 4, 4, 4, 12, 4));
   EXPECT_THAT(std::vector<Json>(mean.begin() + 19, mean.end()), ElementsAre(nullptr, nullptr, 2));
 }
 
-TEST(TimeLines, OfManyRanksAreOneBesideThoseThatAreNamed) {
+TEST(TimeLines, OfManyRanksAreTheirMedianAndThoseWithFaults) {
   TimeLines lines;
   for (int rank = 0; rank < 100; ++rank)
     for (const double second : {0, 1, 2})
-      static_cast<void>(lines.write(sample(rank, 1000 + second, rank == 63 ? 100 : 600 + second)));
+      static_cast<void>(lines.write(sample(rank, 1000 + second, rank == 63 ? 610 : 600 + second)));
   Record wrong = fault(63);
   const Json data = time_lines_json(lines, result_of({start(63, 100), wrong, end(63)}));
-  const Json& drawn = (*chart_of(data, "Power, W"))["lines"];
+  const Json& power = *chart_of(data, "Power");
+  const Json& drawn = power["lines"];
   ASSERT_EQ(drawn.size(), 2u);
-  EXPECT_EQ(drawn[0]["name"], "all 100 ranks");
-  EXPECT_EQ(drawn[0]["least"][0], 100);
+  EXPECT_EQ(drawn[0]["name"], "median of 100 ranks");
+  EXPECT_EQ(drawn[0]["mean"], Json::array({600.0, 601.0, 602.0}));
+  EXPECT_EQ(drawn[0]["most"], Json::array({610.0, 610.0, 610.0}));
   EXPECT_EQ(drawn[1]["name"], "rank 63");
+  EXPECT_EQ(power["own_lines"], Json::array({"rank 63"}));
+}
+
+TEST(TimeLines, RanksFarFromTheMedianHaveTheirOwnLines) {
+  const auto own_lines = [](std::vector<double> watts) {
+    TimeLines lines;
+    for (std::size_t rank = 0; rank < watts.size(); ++rank)
+      for (const int second : {0, 1})
+        static_cast<void>(lines.write(sample(static_cast<int>(rank), 1000 + second, watts[rank] + second)));
+    const Json data = time_lines_json(lines, Json::object());
+    const Json& power = *chart_of(data, "Power");
+    EXPECT_EQ(power["lines"].size(), watts.size() + (watts.size() < 4 ? 0 : 1));
+    return power["own_lines"];
+  };
+  EXPECT_EQ(own_lines({690, 692, 691, 600, 693, 690, 692, 691}), Json::array({"rank 3"}));
+  EXPECT_EQ(own_lines({690, 690, 690, 680, 690, 690, 690, 690}), Json::array()) << "1.4 % of the median";
+  EXPECT_EQ(own_lines({500, 550, 600, 650, 700}), Json::array()) << "the others differ as much";
+  EXPECT_EQ(own_lines({690, 691, 300}), Json::array({"rank 0", "rank 1", "rank 2"})) << "too few";
+}
+
+TEST(TimeLines, AreInGroupsAndOneOfTwoEqualCurvesIsDrawn) {
+  TimeLines lines;
+  for (const int second : {0, 1, 2}) {
+    Record one = sample(0, 1000 + second, 600, second);
+    Json& telemetry = one.body["telemetry"];
+    for (const char* load : {"gpu_utilization_percent", "cpu_percent"})
+      telemetry[load] = {{"last", 50 + 20 * second}};
+    telemetry["host_memory_percent"] = {{"last", 20 + second}};
+    telemetry["sm_clock_mhz"] = {{"last", 1700 + second}};
+    static_cast<void>(lines.write(one));
+  }
+  const Json data = time_lines_json(lines, Json::object());
+  std::vector<std::string> groups;
+  for (const Json& chart : data["charts"])
+    if (groups.empty() || groups.back() != chart["group"]) groups.push_back(chart["group"]);
+  EXPECT_THAT(groups, ElementsAre("Power and temperature", "Clocks", "Compute", "Memory", "Host"));
+  EXPECT_EQ((*chart_of(data, "Utilization"))["lines"].size(), 1u);
+  EXPECT_EQ((*chart_of(data, "Host CPU"))["lines"], Json::array());
+  EXPECT_EQ((*chart_of(data, "Host CPU"))["most"], 90);
+  EXPECT_EQ((*chart_of(data, "Host memory"))["lines"].size(), 1u);
 }
 
 TEST(TimeLines, HaveEverySampledMetric) {
   TimeLines lines;
   for (const double second : {0, 1}) {
     Record one = sample(0, 1000 + second, 0);
+    double value = 50 + second;
     for (const SampledMetric& metric : sampled_metrics)
-      one.body["telemetry"][metric.key] = {{"last", 50 + second}};
+      one.body["telemetry"][metric.key] = {{"last", value += 10}};
     static_cast<void>(lines.write(one));
   }
   const Json data = time_lines_json(lines, result_of({start(0, 1), end(0)}));
+  double value = 51;
   for (const SampledMetric& metric : sampled_metrics) {
+    value += 10;
     if (!metric.chart) continue;
-    const Json* const chart = chart_of(data, fmt::format("{}, {}", metric.chart, metric.unit));
+    const Json* const chart = chart_of(data, metric.chart);
     ASSERT_NE(chart, nullptr) << metric.chart;
-    EXPECT_DOUBLE_EQ(max_of((*chart)["lines"][0]), 51 * metric.scale) << metric.chart;
+    EXPECT_DOUBLE_EQ(max_of((*chart)["lines"][0]), value * metric.scale) << metric.chart;
+    EXPECT_EQ((*chart)["group"], metric.group);
   }
 }
 
