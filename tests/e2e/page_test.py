@@ -152,8 +152,49 @@ class Script(ProgramTest):
                                  ("amount(83.333e6, 'a/s')", "83.33 M a/s"), ("figure(null)", "-"), ("figure(true)", "yes"), ("figure(0.123456)", "0.1235"),
                                  ("figure(184320)", "184320"), ("figure(2e9, 'bytes_read')", "2.00 GB"), ("figure(0)", "0"), ("short(1.2341e-7)", "1.234e-7"),
                                  ("xorText('0x02000080')", "0x02000080 (bits 7, 25)"), ("xorText('0x8000000000000000')", "0x8000000000000000 (bit 63)"),
-                                 ("xorText('0xffff0000')", "0xffff0000 (16 bits)"), ("xorText('0xzz')", "0xzz"), ("xorText('0x00')", "0x00")):
+                                 ("xorText('0xffff0000')", "0xffff0000 (16 bits)"), ("xorText('0xzz')", "0xzz"), ("xorText('0x00')", "0x00"),
+                                 ("titleOf({title: 'a', unit: 'TFLOP/s', most: 0.0035})", "a, GFLOP/s"), ("titleOf({title: 'a', unit: 'MHz', most: 1980})", "a, MHz"),
+                                 ("titleOf({title: 'a', unit: 'ms', most: 0.02})", "a, µs"), ("titleOf({title: 'a', unit: '', most: 0})", "a"),
+                                 ("titleOf({title: 'a', unit: 'samples/s', most: 12345})", "a, k samples/s"), ("unitFor({unit: 'GB/s', most: 2e4}).factor", 0.001)):
             self.assertEqual(self.value(expression), told, expression)
+
+    def test_charts_of_eight_gpus(self):
+        """Rank 3 has less power than the others; its memory clock equals theirs."""
+        records = [json.loads(line) for line in lzma.decompress((CORPUS / "burn-one-rank/journal.rank0.jsonl.xz").read_bytes()).splitlines()]
+        start, epoch, end = (next(record for record in records if record["kind"] == kind) for kind in ("start", "epoch", "end"))
+        start["body"]["size"], run = 8, self.folder / "run"
+        run.mkdir()
+        for rank in range(8):
+            samples = [{**end, "kind": "progress", "time": start["time"] + second, "body": {"steps": 9, "telemetry": {
+                "power_w": {"last": (600 if rank == 3 else 690) + rank + second}, "power_limit_w": 700, "memory_clock_mhz": {"last": 3201},
+                "gpu_utilization_percent": {"last": 97 + second}}}} for second in range(4)]
+            end["body"]["telemetry"]["power_limit_w"] = 700
+            start["body"]["identity"]["rank"] = rank
+            own = [start, *([{**epoch, "time": start["time"] + at, "body": {**epoch["body"], "precision": name}} for at, name in ((1, "fp8"), (3, "bf16"))] if not rank else []), *samples, end]
+            (run / f"journal.rank{rank}.jsonl").write_text("".join(json.dumps({**record, "rank": rank}) + "\n" for record in own))
+        self.run_program("report", "run")
+        if "Dygraph=" not in (run / "report.html").read_text():
+            self.skipTest("the program was built without dygraphs: there are no charts")
+        self.browser.call("Page.addScriptToEvaluateOnNewDocument", source="""
+            window.drawn = new Set();
+            const draw = CanvasRenderingContext2D.prototype.fillText;
+            CanvasRenderingContext2D.prototype.fillText = function (text, ...place) { drawn.add(text); draw.call(this, text, ...place); };""")
+        self.browser.open((run / "report.html").as_uri())
+        self.wait_for(lambda: self.value("document.querySelectorAll('canvas').length > 2"))
+        texts = lambda selector: self.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => one.textContent)")
+        self.assertEqual(texts("#time h3")[:3], ["Power and temperature", "Clocks", "Compute"])
+        self.assertEqual(self.value("[...drawn]"), ["700 W limit"])  # no text of a precision over the lines
+        self.assertEqual(texts("#legend li")[:2], ["Precision: fp8 (no band)", "bf16"])
+        self.assertEqual(texts("[data-group^=Power] figcaption"), ["Power, W rank 3"])
+        self.assertEqual(texts("[data-group=Clocks] figure"), [])  # constant: in the table only
+        self.assertIn("Memory clock, MHz", texts("#time tbody th"))
+        self.assertEqual(texts("[data-group=Compute] figure:first-child .dygraph-axis-label-y"), ["0", "20", "40", "60", "80", "100"])
+        self.assertIn("0:02", texts("[data-group^=Power] .dygraph-axis-label-x"))
+        pressed = lambda: dict(self.value("[...document.querySelectorAll('#ranks button')].map((one) => [one.textContent, one.ariaPressed])"))
+        self.assertEqual([pressed()[name] for name in ("median of 8 ranks", "rank 0", "rank 3")], ["true", "false", "mixed"])
+        self.value("document.querySelectorAll('#ranks button')[1].click()")
+        self.assertEqual((texts("#ranks button")[1], pressed()["rank 0"]), ("rank 0", "true"))
+        self.assertEqual(self.browser.errors, [])
 
     def test_marks_links_below_their_limit_only(self):
         self.open("burn-one-rank")

@@ -94,6 +94,9 @@ class Page(Served):
         browser.open(url)
         self.wait_for(lambda: count(".verdict.running") == 1 and count("#system") == 1)
         self.assertIn("no fault found so far on 2 ranks", now("document.querySelector('.verdict').textContent"))
+        self.assertNotIn(" to ", now("document.querySelector('.verdict > p:last-child').textContent"))  # no end before the end
+        self.wait_for(lambda: re.search(r"s elapsed, .*left, updated .* ago. Last reports: rank 0 \d+ s ago, rank 1 \d", now("document.querySelector('#live').textContent")))
+        self.assertTrue(0 < float(now("document.querySelector('#live progress').value")) < 1)
         self.assertIn(HOSTILE, now("document.querySelector('#system').textContent"))  # shown as text
         has_charts = "Dygraph=" in self.text(url)
         self.wait_for(lambda: count("td svg polyline") > 0)
@@ -114,11 +117,25 @@ class Page(Served):
             self.wait_for(lambda: count("button[data-do=fault]:not([hidden])") == 1 and count("button.moment") > 0)
         self.assertEqual(browser.errors, [])
         asked = {urllib.parse.urlsplit(address).path for address in browser.asked if address.startswith(url)}
-        self.assertEqual(asked, {"/", "/api/page", "/api/lines"})
+        self.assertEqual(asked, {"/", "/api/page", "/api/lines", "/api/end"})
         self.assertEqual([address for address in browser.asked if not address.startswith(url)], [])
         self.assertEqual(count("img"), 0)
         self.stop(process, FAULT)
-        self.wait_for(lambda: "the run has ended" in now("document.getElementById('live').textContent"))
+        self.wait_for(lambda: "The run has ended: fault." in now("document.getElementById('live').textContent"), 10)
+        self.assertIn(f"{self.folder}/run/report.html", now("document.getElementById('live').textContent"))
+        self.assertIn("exit code 1", now("document.querySelector('.verdict').textContent"))
+
+    @unittest.skipUnless(CHROMIUM, "there is no Chromium (Debian: apt install chromium)")
+    def test_of_a_lost_first_rank(self):
+        _, url = self.serve("--steps", "1000000", *RESTING)
+        browser = Browser(self.folder)
+        self.addCleanup(browser.close)
+        browser.open(url)
+        shown = lambda: browser.value("document.querySelector('#live')?.textContent ?? ''")
+        self.wait_for(lambda: "Last reports" in shown())
+        os.kill(self.rank0(), signal.SIGKILL)
+        self.wait_for(lambda: re.search(r"No answer since .* UTC: the run has ended or its first rank was lost; see .*/run/report.html", shown()))
+        self.assertEqual(browser.value("document.querySelectorAll('.verdict.running').length"), 1)  # the last state
 
     def test_for_programs(self):
         process, url = self.serve("--steps", "1000000", "--inject", f"memory:rank=1,step={self.steps_in(12)}")
@@ -135,8 +152,13 @@ class Page(Served):
         self.assertRegex(self.ask(url, "healthz")[2], "^fault\n")
         result = json.loads(self.text(url, "api/result"))
         self.assertEqual((result["verdict"], result["faults"][0]["rank"]), ("fault", 1))
-        self.stop(process, FAULT)
+        with socket.create_connection(("127.0.0.1", urllib.parse.urlsplit(url).port), timeout=60) as client:
+            client.sendall(b"GET /api/end HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            self.ask(url, "healthz")  # answered meanwhile
+            self.stop(process, FAULT)
+            end = json.loads(client.makefile("rb").read().split(b"\r\n\r\n", 1)[1])["result"]
         self.assertNotIn("running", self.result())
+        self.assertEqual([end[key] for key in ("verdict", "exit_code", "run_id")], [self.result()[key] for key in ("verdict", "exit_code", "run_id")])
         self.assertNotIn("data-live", (self.folder / "run/report.html").read_text())
 
     def test_requests_of_all_kinds(self):

@@ -29,7 +29,9 @@
     whole[0] -= margin;
     whole[1] += margin;
     names = [...new Set(charts.flatMap((chart) => chart.lines.map((line) => line.name)))];
-    phases = [...new Set(data.phases.map((phase) => phase.name))];
+    const lasts = new Map();
+    data.phases.forEach(({ name, time }, at) => lasts.set(name, (lasts.get(name) || 0) + ((data.phases[at + 1]?.time ?? whole[1] / 1000) - time)));
+    phases = [...lasts].sort((a, b) => b[1] - a[1]).map(([name]) => name);  // the longest has no band
   }
 
   const isRank = (name) => name.startsWith('rank ');
@@ -65,7 +67,7 @@
       const next = at + 1 < data.phases.length ? data.phases[at + 1].time * 1000 : to;
       const left = Math.max(graph.toDomXCoord(phase.time * 1000), area.x);
       const right = Math.min(graph.toDomXCoord(next), area.x + area.w);
-      if (right <= left || phases.length < 2) return;
+      if (right <= left || phase.name === phases[0]) return;
       canvas.globalAlpha = 0.18;
       canvas.fillStyle = style(`--of-${tint(phase.name)}`);
       canvas.fillRect(left, area.y, right - left, area.h);
@@ -168,7 +170,7 @@
     document.getElementById('legend').replaceChildren(
       html('p', {}, `Horizontal axis: time since the start of the run at ${clock(start)} UTC, as m:ss or h:mm:ss.${hasMedian
         ? ' Line and band: median of the ranks, between their minimum and maximum. Ranks far from the median, or with faults or findings, have their own lines; the buttons show others.' : ''}`),
-      html('ul', {}, phases.length > 1 ? phases.map((name) => key(name, `band of-${tint(name)}`)) : phases.length ? html('li', {}, `Precision: ${phases[0]}`) : null,
+      html('ul', {}, phases.map((name, at) => (at ? key(name, `band of-${tint(name)}`) : html('li', {}, `Precision: ${name}${phases[1] ? ' (no band)' : ''}`))),
         has('fault') ? key('fault', 'fault') : null, has('finding') ? key('finding or restart', 'finding') : null,
         page.result.parts_of_run?.length > 1 ? key('part of the run', 'part') : null));
   }
@@ -314,6 +316,7 @@
     showLive();
   }
   async function follow() {
+    if (hasEnded()) return;
     awaitEnd();
     try {
       const fresh = await (await ask('api/page', {})).json();
@@ -327,12 +330,12 @@
     showLive();
     if (!hasEnded()) setTimeout(follow, live.isLost ? 5 * period : period);
   }
-  // Seconds since each rank's last record, the longest first.
+  // Seconds since each rank's last record; of many ranks the longest.
   function silences() {
-    const all = listAt(page, 'live', 'heard').map((_, rank) => ({ rank, age: live.heard.has(rank) ? Math.max(0, (Date.now() - live.heard.get(rank).at) / 1000) : Infinity }));
-    const text = ({ rank, age }) => html('span', { class: age > 10 ? 'bad' : null }, `rank ${rank} ${age < Infinity ? `${duration(age)} ago` : 'never'}`);
-    return all.sort((a, b) => (a.age > b.age ? -1 : a.age < b.age ? 1 : a.rank - b.rank)).slice(0, 16).flatMap((one, at) => [at ? ', ' : '', text(one)])
-      .concat(all.length > 16 ? `, and ${all.length - 16} later ones` : '');
+    const all = listAt(page, 'live', 'heard').map((_, rank) => ({ rank, age: (Date.now() - (live.heard.get(rank)?.at ?? -Infinity)) / 1000 })), most = 16;
+    const text = ({ rank, age }) => html('span', { class: age > 10 ? 'bad' : null }, `rank ${rank} ${age < Infinity ? `${duration(Math.max(0, age))} ago` : 'never'}`);
+    if (all.length > most) all.sort((a, b) => (a.age > b.age ? -1 : a.age < b.age ? 1 : a.rank - b.rank));
+    return [...all.slice(0, most).flatMap((one, at) => [at ? ', ' : '', text(one)]), all.length > most ? `, and ${all.length - most} later ones` : ''];
   }
   function showLive() {
     const box = document.getElementById('live'), [state, bar, more] = box.children, report = textAt(page, 'live', 'report');
