@@ -93,8 +93,8 @@ class Connection : public httplib::Stream {
     return is_ended_ || total_ == buffer_.size() || received().find("\r\n\r\n") != std::string_view::npos;
   }
   bool asks_for(std::string_view path) const {
-    const std::string_view request = received();
-    return request.substr(std::min(request.find(' '), request.size())).substr(1).starts_with(path);
+    const std::size_t space = received().find(' ');
+    return space != std::string_view::npos && received().substr(space + 1).starts_with(path);
   }
   /// The time limit of the answer starts again, since the request waited.
   void restart() { began_ = Clock::now(); }
