@@ -362,7 +362,8 @@ Rules loadtest_rules(LoadTestOptions& loadtest, CommonOptions& common) {
   };
 }
 
-Rules compare_rules(ComparisonOptions& comparison) {
+Rules compare_rules(CompareOptions& options) {
+  ComparisonOptions& comparison = options.comparison;
   // The name may contain '=', the price does not.
   const auto add_price = [&prices = comparison.prices](Text text) -> std::string {
     const std::size_t equals = text.rfind('=');
@@ -381,6 +382,10 @@ Rules compare_rules(ComparisonOptions& comparison) {
     return texts;
   };
   return {
+      {"fleet", of_compare,
+       "one row per node of many results\nArguments are results, run directories or directories of run "
+       "directories.",
+       flag(options.fleet, true), Scope::config},
       {"tolerance", of_compare, "tolerated regression against an earlier file",
        share(comparison.tolerance, 0), Scope::config},
       {"price",
@@ -547,7 +552,7 @@ std::vector<OptionRule> option_rules(Options& options) {
   add("What is measured", link_rules(options.links));
   add("What is measured", bench_rules(options.bench));
   add("What is tested", loadtest_rules(options.loadtest, options.common));
-  add("What is compared", compare_rules(options.compare.comparison));
+  add("What is compared", compare_rules(options.compare));
   add("Backend and output", common_rules(options.common, options.run));
   return all;
 }

@@ -289,12 +289,14 @@ Status check_compare(const Options& options) {
     return wrong(
         "compare: name result files or directories of runs, as in: extreme_gpu_trainer compare A.json "
         "B.json");
+  if (options.compare.fleet && options.given.contains("price"))
+    return wrong("--price: --fleet compares no cost; leave one of them out");
   if (options.common.history.empty()) return {};
   if (!files.empty())
     return wrong(
         fmt::format("--history and '{}' are mutually exclusive: compare the history of GPUs, or results",
                     printable(files.front())));
-  for (const char* name : {"tolerance", "price"})
+  for (const char* name : {"fleet", "tolerance", "price"})
     if (options.given.contains(name))
       return wrong(
           fmt::format("--{}: is for results; --history has limits of its own; leave one of them out", name));

@@ -72,6 +72,7 @@ struct RunOptions {
 
 struct CompareOptions {
   std::vector<std::string> files;  ///< result files or run directories; empty only with --history
+  bool fleet = false;              ///< one row per node; `files` may also be directories of run directories
   ComparisonOptions comparison;
 };
 

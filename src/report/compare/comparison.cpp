@@ -27,9 +27,8 @@ namespace {
 
 /// Tolerance for the worst rank, as a multiple of the tolerance for the metric over all ranks.
 constexpr double slack_of_one = 4;
-constexpr double rounding = 1e-9;    // so that a decline of exactly 5 % does not exceed 5 %
-constexpr int max_depth = 64;        // nesting limit, since readers of Json recurse
-constexpr std::size_t max_told = 8;  // reasons of one kind
+constexpr double rounding = 1e-9;  // so that a decline of exactly 5 % does not exceed 5 %
+constexpr int max_depth = 64;      // nesting limit, since readers of Json recurse
 
 Status no_result(std::string why) {
   return {StatusCode::invalid_argument, std::move(why)};
@@ -233,20 +232,26 @@ std::string verdict_reason(const ComparedFile& file) {
                      first_reason(file.result));
 }
 
-std::string regression_reason(const Comparison& comparison, const Regression& regression) {
-  const ComparedTest& test = comparison.tests[regression.test];
-  const ComparedFigure& value = test.values[regression.value];
-  const std::string& label = comparison.files[value.file].label;
-  const std::string& reference = comparison.files[*value.reference].label;
-  if (value.is_missing && value.success)
-    return fmt::format("{}, {}: {} missing in {}, but not in {}", test.test, to_text(value.configuration),
-                       test.figure.empty() ? "the test is" : test.figure + " is", label, reference);
-  if (!regression.worse_percent)
-    return fmt::format("{}, {}: failed in {}, passed in {}", test.test, to_text(value.configuration), label,
-                       reference);
-  return fmt::format(
-      "{}, {}: {}{} is {:.1f} % worse in {} than in {}", test.test, to_text(value.configuration), test.figure,
-      regression.is_of_one ? " of the worst rank" : "", *regression.worse_percent, label, reference);
+/// Counts; the table of tests has each of them.
+void add_regressions(Comparison& comparison) {
+  std::uint64_t worse = 0, of_one = 0, failed = 0, missing = 0;
+  for (const Regression& regression : comparison.regressions) {
+    const ComparedFigure& value = comparison.tests[regression.test].values[regression.value];
+    ++(regression.is_of_one                ? of_one
+       : regression.worse_percent          ? worse
+       : value.is_missing && value.success ? missing
+                                           : failed);
+  }
+  const double percent = comparison.options.tolerance * 100;
+  const auto add = [&](std::uint64_t count, const std::string& what, const std::string& counts) {
+    if (count > 0) comparison.reasons.push_back(what + ": " + counts);
+  };
+  add(worse, fmt::format("worse than the baseline by more than {:.4g} %", percent),
+      fmt::format("{} of {}", worse, counted(comparison.judged, "metric")));
+  add(of_one, fmt::format("worse by more than {:.4g} % on the worst rank alone", slack_of_one * percent),
+      counted(of_one, "metric"));
+  add(failed, "failed, but passed in the baseline", counted(failed, "test"));
+  add(missing, "missing, but not in the baseline", counted(missing, "value"));
 }
 
 bool any_in_common(const std::vector<ComparedTest>& tests) {
@@ -299,27 +304,27 @@ std::string pass_reason(const Comparison& comparison, std::size_t used) {
   if (comparison.judged == 0)
     return "nothing to judge for regressions: no test ran in two files in the same mode on as many of the "
            "same devices";
-  return fmt::format("none of {} is worse than its reference by more than {:.4g} %",
-                     counted(comparison.judged, "figure"), comparison.options.tolerance * 100);
+  return fmt::format("none of {} is worse than the baseline by more than {:.4g} %",
+                     counted(comparison.judged, "metric"), comparison.options.tolerance * 100);
 }
 
 void conclude(Comparison& comparison) {
   const std::size_t used = comparison.used().size();
+  std::vector<std::string> left_out;
   for (const ComparedFile& file : comparison.files)
-    if (!file.problem.empty()) comparison.reasons.push_back(fmt::format("{}: {}", file.path, file.problem));
+    if (!file.problem.empty()) left_out.push_back(file.path);
+  if (!left_out.empty())
+    comparison.reasons.push_back(fmt::format("left out: {} of {}: {}", left_out.size(),
+                                             counted(comparison.files.size(), "file"), list_text(left_out)));
   if (used > 1 && !any_in_common(comparison.tests))
     comparison.reasons.push_back("the files have no test in common; compare results of the same command");
   if (nothing_measured(comparison))
-    comparison.reasons.push_back("no figure was measured in two files; compare results of complete runs");
+    comparison.reasons.push_back("no metric was measured in two files; compare results of complete runs");
   for (std::string& reason : other_device_counts(comparison)) comparison.reasons.push_back(std::move(reason));
   if (!comparison.reasons.empty()) comparison.exit_code = exit_code::wrong_usage;
   for (const std::size_t file : comparison.worse_verdicts)
     comparison.reasons.push_back(verdict_reason(comparison.files[file]));
-  const std::size_t reported = std::min(comparison.regressions.size(), max_told);
-  for (std::size_t i = 0; i < reported; ++i)
-    comparison.reasons.push_back(regression_reason(comparison, comparison.regressions[i]));
-  if (reported < comparison.regressions.size())
-    comparison.reasons.push_back(fmt::format("and {} more", comparison.regressions.size() - reported));
+  add_regressions(comparison);
   for (std::string& reason : comparison.reasons) reason = printable(reason);
   if (comparison.exit_code != exit_code::pass) return;
   if (!comparison.reasons.empty()) {
@@ -614,7 +619,7 @@ std::vector<std::size_t> Comparison::used() const {
   return used;
 }
 
-Result<Json> parse_result(std::string_view text) {
+Result<Json> parse_result(std::string_view text, bool needs_tests) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
     return no_result("is empty; name a result.json or the directory of a run");
   Json result;
@@ -638,11 +643,11 @@ Result<Json> parse_result(std::string_view text) {
     return no_result(
         fmt::format("is of schema {}, this program reads {}; compare it with version {} of the program",
                     *version, result_schema, printable(text_at(result, "program_version"))));
-  if (text_at(result, "command") == "compare")
+  if (text_at(result, "command").starts_with("compare"))
     return no_result("is what a comparison came to; name the results themselves");
   const Json& tests = member(result, "results");
   const auto is_named = [](const Json& test) { return !text_at(test, "test_name").empty(); };
-  if (!tests.is_array() || std::none_of(tests.begin(), tests.end(), is_named))
+  if (needs_tests && (!tests.is_array() || std::none_of(tests.begin(), tests.end(), is_named)))
     return no_result("holds no test: nothing was measured there; name another run's result");
   return result;
 }

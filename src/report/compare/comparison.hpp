@@ -27,7 +27,8 @@ struct ComparisonOptions {
 
 /// Parses the content of a result.json. On error (invalid_argument), returns one line without the file name:
 /// why it cannot be compared, and what to do.
-Result<Json> parse_result(std::string_view text);
+/// `needs_tests`: a result without any test cannot be compared.
+Result<Json> parse_result(std::string_view text, bool needs_tests = true);
 
 /// A short label per file: the run's directory for DIR/result.json, else the file name without its extension.
 /// The whole path is used if the label would not be unique.
@@ -48,6 +49,7 @@ enum class OverRanks { sum, median };
 /// A performance field of a test: a number, or an object with its "p50" or "median".
 struct KnownFigure {
   std::string_view name;
+  std::string_view title;  ///< for people; a prefix of the field's name precedes it
   std::string_view unit;
   Better better = Better::higher;
   OverRanks over_ranks = OverRanks::sum;
@@ -56,27 +58,28 @@ struct KnownFigure {
 /// Metrics of a test's speed. Only the first one that an entry has is compared, since the others express the
 /// same in other units.
 inline constexpr KnownFigure work_figures[] = {
-    {"items_per_second", "items/s", Better::higher, OverRanks::sum},
-    {"throughput_samples_per_second", "samples/s", Better::higher, OverRanks::sum},
-    {"samples_per_second", "samples/s", Better::higher, OverRanks::sum},
-    {"giga_turns_per_second", "Gturns/s", Better::higher, OverRanks::sum},
-    {"tflops", "TFLOP/s", Better::higher, OverRanks::sum},
-    {"step_ms", "ms", Better::lower, OverRanks::median},
-    {"avg_iteration_time_ms", "ms", Better::lower, OverRanks::median},
+    {"items_per_second", "throughput", "items/s", Better::higher, OverRanks::sum},
+    {"throughput_samples_per_second", "throughput", "samples/s", Better::higher, OverRanks::sum},
+    {"samples_per_second", "throughput", "samples/s", Better::higher, OverRanks::sum},
+    {"giga_turns_per_second", "iteration rate", "Gturns/s", Better::higher, OverRanks::sum},
+    {"tflops", "compute rate", "TFLOP/s", Better::higher, OverRanks::sum},
+    {"step_ms", "step time", "ms", Better::lower, OverRanks::median},
+    {"avg_iteration_time_ms", "iteration time", "ms", Better::lower, OverRanks::median},
 };
 
 /// Metrics of tests that have none of the above, matched by a suffix of the field name, which carries the
 /// unit. Each field is compared separately, using the first row that matches. All ranks report the same value
 /// for a collective, but separate values for memory and disk.
 inline constexpr KnownFigure part_figures[] = {
-    {"bus_gb_per_s", "GB/s", Better::higher, OverRanks::median},
-    {"bus_gb_per_second", "GB/s", Better::higher, OverRanks::median},
-    {"gb_per_s", "GB/s", Better::higher, OverRanks::sum},
-    {"gb_per_s_each_way", "GB/s", Better::higher, OverRanks::sum},
-    {"gb_per_second", "GB/s", Better::higher, OverRanks::sum},
-    {"gbps", "Gb/s", Better::higher, OverRanks::sum},
-    {"latency_us", "us", Better::lower, OverRanks::median},
-    {"latency_ms", "ms", Better::lower, OverRanks::median},
+    {"gemm_tflops", "GEMM rate", "TFLOP/s", Better::higher, OverRanks::sum},
+    {"bus_gb_per_s", "bus bandwidth", "GB/s", Better::higher, OverRanks::median},
+    {"bus_gb_per_second", "bus bandwidth", "GB/s", Better::higher, OverRanks::median},
+    {"gb_per_s", "bandwidth", "GB/s", Better::higher, OverRanks::sum},
+    {"gb_per_s_each_way", "bandwidth each way", "GB/s", Better::higher, OverRanks::sum},
+    {"gb_per_second", "bandwidth", "GB/s", Better::higher, OverRanks::sum},
+    {"gbps", "bandwidth", "Gb/s", Better::higher, OverRanks::sum},
+    {"latency_us", "latency", "us", Better::lower, OverRanks::median},
+    {"latency_ms", "latency", "ms", Better::lower, OverRanks::median},
 };
 
 /// The configuration a test ran on.
@@ -115,6 +118,7 @@ struct ComparedFigure {
 struct ComparedTest {
   std::string test;
   std::string figure;  ///< field name; empty: no known metric, only `success`
+  std::string name;    ///< of the test and its metric, for people: "memory verify bandwidth"
   std::string unit;
   Better better = Better::higher;
   std::string workload;                ///< only for `bench`, as is the next field
@@ -190,7 +194,10 @@ struct Comparison {
 /// invalid_argument: a price matches no file and no device.
 Result<Comparison> compare_results(std::vector<ComparedFile> files, ComparisonOptions options);
 
-/// The comparison as printed: tables, regressions, notes and verdict. Ends with a newline.
+/// Why files are left out, one line per file.
+std::string problems_text(const std::vector<ComparedFile>& files);
+
+/// The comparison as printed: tables, notes and verdict. Ends with a newline; empty if no file is compared.
 std::string comparison_text(const Comparison& comparison);
 
 /// The comparison as JSON with the contract's names. Missing values are null.

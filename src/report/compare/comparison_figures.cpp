@@ -225,6 +225,17 @@ std::string unit_of(const std::string& figure, const KnownFigure& known, const J
   return figure == "items_per_second" && !items.empty() ? items + "/s" : std::string(known.unit);
 }
 
+/// "train throughput", "collective all-reduce bus bandwidth", "memory bandwidth"
+std::string name_of(const std::string& test, const std::string& figure, const KnownFigure& known) {
+  if (figure.empty()) return test;
+  std::string prefix = figure.substr(0, figure.size() - known.name.size());
+  for (const std::string_view collective : {"all_", "reduce_scatter"})  // as NCCL's documentation writes them
+    if (prefix.starts_with(collective)) prefix[prefix.find('_')] = '-';
+  std::replace(prefix.begin(), prefix.end(), '_', ' ');
+  const std::string title = prefix + std::string(known.title);
+  return title.starts_with(test + " ") ? title : fmt::format("{} {}", test, title);
+}
+
 /// One test per metric.
 void add_tests(const std::string& name, const Entries& entries, std::size_t file,
                const std::map<std::int64_t, std::string>& by_rank, std::vector<ComparedTest>& tests) {
@@ -233,6 +244,7 @@ void add_tests(const std::string& name, const Entries& entries, std::size_t file
     ComparedTest& test = tests.emplace_back();
     test.test = name;
     test.figure = figure;
+    test.name = name_of(name, figure, *known);
     test.unit = unit_of(figure, *known, *groups.front().entries.front());
     test.better = known->better;
     test.workload = text_at(*entries.front(), "workload");

@@ -15,10 +15,14 @@ namespace {
 
 using Notes = std::vector<std::string>;
 
-/// Notes on a single file.
-void note_outcome(const ComparedFile& file, bool is_baseline, Notes& notes) {
+/// Notes on a single file. Its verdict is among the reasons if it is worse than the baseline's.
+void note_outcome(const Comparison& comparison, std::size_t number, Notes& notes) {
+  const ComparedFile& file = comparison.files[number];
+  const std::vector<std::size_t>& worse = comparison.worse_verdicts;
+  const bool is_baseline = number == comparison.used().front() && comparison.used().size() > 1;
   const std::string who = is_baseline ? fmt::format("the baseline {}", file.label) : file.label;
-  if (const std::string verdict = text_at(file.result, "verdict"); verdict != "pass")
+  if (const std::string verdict = text_at(file.result, "verdict");
+      verdict != "pass" && std::find(worse.begin(), worse.end(), number) == worse.end())
     notes.push_back(fmt::format("{}: its verdict is {}, not pass{}", who,
                                 verdict.empty() ? "not there" : verdict, first_reason(file.result)));
   if (value_at<bool>(file.result, "injected").value_or(false))
@@ -107,8 +111,8 @@ void note_tests(const Comparison& comparison, Notes& notes) {
       const std::string name = fmt::format("{}, {}", test.test, to_text(one.configuration));
       if (!one.success)
         add_once(failed[one.file], one.failure.empty() ? name : fmt::format("{} ({})", name, one.failure));
-      if (!test.figure.empty() && !one.value)
-        missing[one.file].push_back(fmt::format("{} {}", name, test.figure));
+      if (!test.figure.empty() && !one.value && !one.is_missing)
+        missing[one.file].push_back(fmt::format("{}, {}", test.name, to_text(one.configuration)));
     }
   }
   for (const auto& [file, tests] : failed)
@@ -126,8 +130,7 @@ void note_tests(const Comparison& comparison, Notes& notes) {
 std::vector<std::string> notes_of(const Comparison& comparison) {
   Notes notes;
   const std::vector<std::size_t> used = comparison.used();
-  for (const std::size_t file : used)
-    note_outcome(comparison.files[file], file == used.front() && used.size() > 1, notes);
+  for (const std::size_t file : used) note_outcome(comparison, file, notes);
   for (const std::size_t file : used)
     if (file != used.front()) note_differences(comparison.files[file], comparison.files[used.front()], notes);
   note_missing(comparison, used, notes);

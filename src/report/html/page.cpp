@@ -11,7 +11,8 @@
 #include "egt/core/part_report.hpp"
 #include "egt/core/record_text.hpp"
 #include "egt/core/text.hpp"
-#include "report/compare/comparison.hpp"
+#include "report/compare/comparison_parts.hpp"
+#include "report/compare/fleet.hpp"
 #include "report/console/console_text.hpp"
 #include "report/html/assets.hpp"
 #include "report/tables/summary.hpp"
@@ -162,9 +163,22 @@ std::string live_data_text(const Json& result, const LiveState& state) {
   return script_json(live_data(result, state));
 }
 
+std::string fleet_page(const Fleet& fleet) {
+  const std::string text = fleet_text(fleet, 0);
+  return page_of({}, fmt::format("{}: fleet", fleet.verdict), text,
+                 {{"fleet", fleet_json(fleet)}, {"text", text}});
+}
+
 std::string comparison_page(const Comparison& comparison) {
-  const std::string text = comparison_text(comparison);
-  return page_of({}, "compare", text, {{"comparison", comparison_json(comparison)}, {"text", text}});
+  const std::string text = problems_text(comparison.files) + comparison_text(comparison);
+  Json tests = Json::array();
+  for (const TestRow& row : tests_table(comparison))
+    tests.push_back({{"cells", row.cells},
+                     {"gain_percent", or_null(row.gain_percent)},
+                     {"is_worse", row.is_worse},
+                     {"is_within", row.is_within}});
+  return page_of({}, "compare", text,
+                 {{"comparison", comparison_json(comparison)}, {"tests", std::move(tests)}, {"text", text}});
 }
 
 }  // namespace egt

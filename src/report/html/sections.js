@@ -210,7 +210,7 @@ function runTimes(result) {
 }
 
 function verdictPart(data) {
-  if (data.text) return verdictHeader(data.comparison, counted(listAt(data.comparison, 'files').filter((file) => at(file, 'compared')).length, 'result'), '');
+  if (data.text) return comparisonHeader(data);
   const { result } = data, driver = textAt(result, 'system_info', 'driver_version');
   const of = listAt(data, 'devices', 'headline').slice(1);
   return [verdictHeader(result, [...(of.length ? of : ['no device']), ...(driver ? [`driver ${driver}`] : [])].join(', '), runTimes(result)), ...actions(data), tiles(data)];
@@ -549,6 +549,7 @@ function timePart({ lines }) {
 }
 
 const parts = {
+  fleet: fleetPart,
   files: filesPart,
   notes: ({ comparison, text }) => (text && listAt(comparison, 'notes').length ? items(comparison.notes) : null),
   devices: devicesPart,

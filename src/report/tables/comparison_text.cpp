@@ -42,7 +42,7 @@ std::string files_text(const Comparison& comparison) {
         file.problem.empty()
             ? fmt::format("{}, {}, {}, version {}", text_at(result, "command"), devices_text(result),
                           text_at(result, "verdict"), text_at(result, "program_version"))
-            : fmt::format("left out: {}", file.problem);
+            : "left out";
     text += fmt::format("  {}\n", printable(fmt::format("{} ({}): {}", file.label, file.path, what)));
   }
   return text;
@@ -108,31 +108,114 @@ std::string scaling_text(const Comparison& comparison) {
 
 namespace {
 
-Row row_of(const Comparison& comparison, const ComparedTest& test, const ComparedFigure& one) {
-  return {fmt::format("  {}: {}{}", comparison.files[one.file].label, to_text(one.configuration),
-                      one.success ? "" : ", failed"),
-          value_text(test, one.value),
-          times_text(one.speedup),
-          percent_text(one.efficiency ? std::optional(*one.efficiency * 100) : std::nullopt, false),
-          percent_text(one.change_percent, true),
-          percent_text(one.spread_percent, false)};
+/// What `value` is compared with; null: nothing.
+const ComparedFigure* base_of(const ComparedTest& test, const ComparedFigure& value) {
+  for (const ComparedFigure& one : test.values)
+    if (value.reference == one.file && one.configuration == value.configuration) return &one;
+  return value.reference || &value == &test.baseline() ? nullptr : &test.baseline();
 }
 
-/// The metric's name distinguishes several metrics of one test.
-std::string tests_text(const Comparison& comparison) {
-  std::vector<Row> rows = {{"Test", "Value", "Speedup", "Efficiency", "Change", "Spread"}};
-  for (const ComparedTest& test : comparison.tests) {
-    if (test.figure.empty()) continue;
-    rows.push_back({fmt::format("{} ({}{})", test.test, test.figure,
-                                test.better == Better::lower ? ", lower is better" : ""),
-                    "", "", "", "", ""});
-    for (const ComparedFigure& value : test.values) rows.push_back(row_of(comparison, test, value));
+/// Whether another value's row shows it as the baseline.
+bool is_base(const ComparedTest& test, const ComparedFigure& value) {
+  return std::any_of(test.values.begin(), test.values.end(),
+                     [&](const ComparedFigure& one) { return base_of(test, one) == &value; });
+}
+
+/// Sorts rows: regressions without a percentage, other regressions, judged values, other values.
+using TestOrder = std::pair<int, double>;
+
+std::pair<TestOrder, TestRow> row_of(const Comparison& comparison, const ComparedTest& test,
+                                     const ComparedFigure& one, const Regression* regression) {
+  const ComparedFigure* const base = base_of(test, one);
+  const bool is_scaled = base && !one.reference && one.speedup, has_figure = !test.figure.empty();
+  TestRow row;
+  if (one.change_percent)
+    row.gain_percent = test.better == Better::higher ? *one.change_percent : -*one.change_percent;
+  else if (is_scaled)
+    row.gain_percent = (*one.speedup - 1) * 100;
+  row.is_worse = regression != nullptr;
+  row.is_within = !regression && one.success && one.change_percent &&
+                  *row.gain_percent <= comparison.options.tolerance * 100;
+  row.cells = {test.name + (has_figure && test.better == Better::lower ? " (lower is better)" : ""),
+               to_text(one.configuration),
+               comparison.files[one.file].label,
+               !base        ? not_measured
+               : has_figure ? value_text(test, base->value)
+                            : "passed",
+               has_figure ? value_text(test, one.value) : not_measured,
+               percent_text(one.change_percent, true),
+               times_text(is_scaled ? one.speedup : std::nullopt),
+               percent_text(is_scaled ? std::optional(*one.efficiency * 100) : std::nullopt, false),
+               percent_text(one.spread_percent, false),
+               !one.success     ? "failed"
+               : one.is_missing ? "missing"
+               : regression && regression->is_of_one
+                   ? fmt::format("worst rank {:.1f} % worse", *regression->worse_percent)
+               : regression         ? "worse"
+               : row.is_within      ? "within tolerance"
+               : one.change_percent ? "better"
+                                    : not_measured};
+  const bool has_percent = regression && regression->worse_percent;
+  const int kind = has_percent ? 1 : regression || one.is_missing ? 0 : one.change_percent ? 2 : 3;
+  const double gain = has_percent ? -*regression->worse_percent : kind == 2 ? *row.gain_percent : 0;
+  return {{kind, gain}, std::move(row)};
+}
+
+/// Clears a column in which all rows are alike.
+void clear_if_alike(std::vector<TestRow>& rows, std::size_t column) {
+  const auto is_alike = [&](const TestRow& row) { return row.cells[column] == rows[1].cells[column]; };
+  if (std::all_of(rows.begin() + 1, rows.end(), is_alike))
+    for (auto row = rows.begin() + 1; row != rows.end(); ++row) row->cells[column] = not_measured;
+}
+
+}  // namespace
+
+std::vector<TestRow> tests_table(const Comparison& comparison) {
+  std::map<std::pair<std::size_t, std::size_t>, const Regression*> regressions;
+  for (const Regression& one : comparison.regressions) regressions[{one.test, one.value}] = &one;
+  std::vector<std::pair<TestOrder, TestRow>> sorted;
+  for (std::size_t t = 0; t < comparison.tests.size(); ++t) {
+    const ComparedTest& test = comparison.tests[t];
+    for (std::size_t v = 0; v < test.values.size(); ++v) {
+      const auto known = regressions.find({t, v});
+      const Regression* const regression = known == regressions.end() ? nullptr : known->second;
+      if (regression || (!test.figure.empty() && !is_base(test, test.values[v])))
+        sorted.push_back(row_of(comparison, test, test.values[v], regression));
+    }
   }
-  if (rows.size() == 1) return "";
-  return fmt::format(
-      "\nTests\n{}speedup, efficiency: against the test's first line; change: against the same configuration "
-      "in an earlier file\n",
-      table_text(rows));
+  if (sorted.empty()) return {};
+  std::stable_sort(sorted.begin(), sorted.end(), [](auto& a, auto& b) { return a.first < b.first; });
+  const char* const value = comparison.used().size() > 1 ? "New" : "Value";
+  std::vector<TestRow> rows(1);
+  rows[0].cells = {"Test",   "Devices", "File",       "Baseline", value,
+                   "Change", "Speedup", "Efficiency", "Spread",   "Result"};
+  for (auto& [order, row] : sorted) rows.push_back(std::move(row));
+  clear_if_alike(rows, 1);
+  if (comparison.used().size() <= 2) clear_if_alike(rows, 2);
+  std::vector<Row> cells;
+  for (TestRow& row : rows) cells.push_back(std::move(row.cells));
+  cells = without_empty_columns(cells);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].cells = std::move(cells[i]);
+  return rows;
+}
+
+namespace {
+
+bool has_column(const std::vector<TestRow>& table, const std::string& head) {
+  return !table.empty() &&
+         std::find(table[0].cells.begin(), table[0].cells.end(), head) != table[0].cells.end();
+}
+
+std::string tests_text(const std::vector<TestRow>& table) {
+  if (table.empty()) return "";
+  std::vector<Row> rows;
+  for (const TestRow& row : table) rows.push_back(row.cells);
+  std::string text =
+      fmt::format("\nTests{}\n{}", has_column(table, "Change") ? ", the worst first" : "", table_text(rows));
+  if (has_column(table, "Baseline"))
+    text += "baseline: the same devices in an earlier file, else the test's fewest devices in the first\n";
+  if (has_column(table, "Speedup")) text += "speedup, efficiency: against the baseline\n";
+  return text;
 }
 
 /// One line of the cost table.
@@ -237,25 +320,6 @@ std::string cost_text(const Comparison& comparison) {
       table_text(rows), recommendation(comparison));
 }
 
-std::string regressions_text(const Comparison& comparison) {
-  if (comparison.regressions.empty()) return "";
-  std::vector<Row> rows = {{"Regression", "Figure", "Was", "Is", "Worse by"}};
-  for (const Regression& regression : comparison.regressions) {
-    const ComparedTest& test = comparison.tests[regression.test];
-    const ComparedFigure& value = test.values[regression.value];
-    rows.push_back({fmt::format("{}, {}: {} against {}", test.test, to_text(value.configuration),
-                                comparison.files[value.file].label, comparison.files[*value.reference].label),
-                    test.figure.empty() ? not_measured : test.figure,
-                    regression.worse_percent ? value_text(test, regression.reference_value) : "passed",
-                    regression.worse_percent ? value_text(test, value.value)
-                    : value.success          ? "missing"
-                                             : "failed",
-                    percent_text(regression.worse_percent, false)});
-  }
-  return fmt::format("\nRegressions beyond {:.4g} %\n{}", comparison.options.tolerance * 100,
-                     table_text(rows));
-}
-
 std::string verdict_text(const Comparison& comparison) {
   std::string text =
       comparison.verdict.empty()
@@ -267,15 +331,26 @@ std::string verdict_text(const Comparison& comparison) {
 
 }  // namespace
 
+std::string problems_text(const std::vector<ComparedFile>& files) {
+  std::string text;
+  for (const ComparedFile& file : files)
+    if (!file.problem.empty()) text += printable(fmt::format("{}: {}", file.path, file.problem)) + "\n";
+  return text;
+}
+
 std::string comparison_text(const Comparison& comparison) {
-  std::string text = "Results, the baseline first:\n" + files_text(comparison);
+  const std::size_t used = comparison.used().size();
+  if (used == 0) return "";
+  const std::vector<TestRow> tests = tests_table(comparison);
+  std::string text;
+  if (used == 1 && !has_column(tests, "Baseline")) text += "nothing to compare with: only one result\n";
+  text += "Results, the baseline first:\n" + files_text(comparison);
   for (const std::string& note : comparison.notes) text += fmt::format("Note: {}\n", note);
   text += scaling_text(comparison);
   for (const ComparedFile& file : comparison.files)
     text += parallel_text(file.result, printable(fmt::format("Parallel, {}", file.label)));
-  text += tests_text(comparison);
   text += cost_text(comparison);
-  text += regressions_text(comparison);
+  text += tests_text(tests);
   text += verdict_text(comparison);
   return text;
 }

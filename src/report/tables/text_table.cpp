@@ -42,6 +42,16 @@ std::string cell(std::optional<double> value, const char* format) {
   return value ? fmt::format(fmt::runtime(format), *value) : not_measured;
 }
 
+std::vector<Row> without_empty_columns(const std::vector<Row>& rows) {
+  std::vector<Row> kept(rows.size());
+  for (std::size_t column = 0; !rows.empty() && column < rows.front().size(); ++column) {
+    const auto is_empty = [&](const Row& row) { return row[column] == not_measured; };
+    if (std::all_of(rows.begin() + 1, rows.end(), is_empty)) continue;
+    for (std::size_t i = 0; i < rows.size(); ++i) kept[i].push_back(rows[i][column]);
+  }
+  return kept;
+}
+
 std::string table_text(std::vector<Row> rows) {
   if (rows.empty()) return "";
   const std::vector<std::size_t> widths = widths_of(rows, 3);

@@ -17,6 +17,9 @@ std::string cell(std::optional<double> value, const char* format);
 /// A rate is unstable if the range of its measurements (max - min) exceeds this percentage of their median.
 constexpr double unstable_percent = 30;
 
+/// The table without columns in which no row has a value.
+std::vector<Row> without_empty_columns(const std::vector<Row>& rows);
+
 /// A table in the seeds' form, which is Markdown: header row, separator, then the other rows. The first
 /// column is left-aligned, all others right-aligned. Rows have as many cells as the header. Control
 /// characters in cells become '?'. Ends with a newline.
