@@ -222,7 +222,7 @@ class Fleet(Compare):
         self.addCleanup(browser.close)
         browser.open((self.folder / "fleet.html").as_uri())
         self.wait_for(lambda: browser.value("document.querySelectorAll('#fleet tbody tr').length") == 102)
-        self.assertEqual(browser.value("[...document.querySelectorAll('#fleet td.slow')].map((cell) => cell.innerText).join()").count("%"), 1)
+        self.assertEqual(browser.value("[...document.querySelectorAll('#fleet td.notable')].map((cell) => cell.innerText).join()").count("%"), 1)
         self.assertEqual(browser.value("document.querySelectorAll('#fleet td.bad').length"), 0, "red is for faults")
         self.assertEqual(browser.errors, [])
 

@@ -13,8 +13,8 @@
 #include "egt/core/text.hpp"
 #include "judge/result.hpp"
 #include "report/compare/comparison.hpp"
-#include "report/compare/fleet.hpp"
 #include "report/console/console_style.hpp"
+#include "report/fleet/fleet.hpp"
 #include "report/history/history_files.hpp"
 
 namespace egt {

@@ -12,8 +12,8 @@
 #include "egt/core/record_text.hpp"
 #include "egt/core/text.hpp"
 #include "report/compare/comparison_parts.hpp"
-#include "report/compare/fleet.hpp"
 #include "report/console/console_text.hpp"
+#include "report/fleet/fleet.hpp"
 #include "report/html/assets.hpp"
 #include "report/tables/summary.hpp"
 

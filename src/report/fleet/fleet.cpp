@@ -1,4 +1,4 @@
-#include "report/compare/fleet.hpp"
+#include "report/fleet/fleet.hpp"
 
 #include <algorithm>
 #include <array>
