@@ -74,6 +74,7 @@ launch=(mpirun --quiet -np "$ranks" --bind-to none --oversubscribe)
 # run, this script sends SIGUSR1 to each rank repeatedly until mpirun has exited.
 mpirun=
 asked=
+last_seen= # when a rank last listened, after the first Ctrl-C
 ask_period=0.5
 patience=5 # seconds after the first Ctrl-C before another one terminates mpirun
 
@@ -92,16 +93,15 @@ listening_ranks() {
   done
 }
 
+# Sends one stop request. Runs in this shell: a signal may reach all processes of the group, a helper of this script, too.
 ask_ranks() {
-  local rank ranks since=$SECONDS
-  trap '' INT TERM QUIT HUP USR1 USR2
-  while kill -0 "$mpirun" 2>/dev/null; do
-    ranks=$(listening_ranks)
-    for rank in $ranks; do kill -USR1 "$rank" 2>/dev/null || true; done
-    # If mpirun hangs before its ranks exist, terminate mpirun itself.
-    [[ -n $ranks ]] || ((SECONDS - since < patience)) || kill -TERM "$mpirun" 2>/dev/null || true
-    sleep "$ask_period"
-  done
+  local rank ranks
+  ranks=$(listening_ranks) || true  # a signal to the group ends it
+  for rank in $ranks; do kill -USR1 "$rank" 2>/dev/null || true; done
+  if [[ -n $ranks ]]; then last_seen=$SECONDS; fi
+  # mpirun may hang before its ranks exist or after their end. SIGTERM during its own end crashes it.
+  if [[ -z $last_seen ]] && ((SECONDS - asked >= patience)); then kill -TERM "$mpirun" 2>/dev/null || true; fi
+  if ((SECONDS - ${last_seen:-$asked} >= 6 * patience)); then kill -KILL "$mpirun" 2>/dev/null || true; fi
 }
 
 # shellcheck disable=SC2317  # called by the trap
@@ -109,7 +109,7 @@ relay_stop() {
   interrupted=1
   if [[ -z $asked ]]; then
     asked=$SECONDS
-    if [[ -n $mpirun ]]; then ask_ranks </dev/null &>/dev/null & fi
+    echo "run.sh: stopping the run; another Ctrl-C after $patience s aborts it" >&2
   elif [[ -n $mpirun ]] && ((SECONDS - asked >= patience)); then
     kill -TERM "$mpirun" 2>/dev/null || true
   fi
@@ -156,14 +156,17 @@ run_directory() {
 trap relay_stop INT TERM QUIT HUP USR1 USR2
 setsid "${launch[@]}" "$program" "$@" <&0 &
 mpirun=$!
-if [[ -n $asked ]]; then ask_ranks </dev/null &>/dev/null & fi
 
 # A trap interrupts `wait`, so repeat it until it returns the exit code of mpirun.
 interrupted=1
 while ((interrupted)); do
   interrupted=0
+  while [[ -n $asked ]] && kill -0 "$mpirun" 2>/dev/null; do
+    ask_ranks
+    sleep "$ask_period" || true
+  done
   code=0
-  wait "$mpirun" || code=$?
+  wait "$mpirun" 2>/dev/null || code=$?
 done
 # Prints the exit code in a directory's result.json, or nothing if there is none.
 result_code() { sed -n 's/^  "exit_code": \([0-9]*\),\{0,1\}$/\1/p' "$1/result.json" 2>/dev/null || true; }
@@ -195,6 +198,8 @@ if [[ -z $directory && -z $asked && $code == 0 ]] && runs "$@"; then
   echo "run.sh: mpirun ended with code 0, but no run began" >&2
   exit 3
 fi
+# The run has written its verdict; mpirun may still have crashed while it ended.
+if [[ -n $directory && -n $asked && $(result_code "$directory") == 6 ]]; then exit 6; fi
 if [[ -n $directory && $(result_code "$directory") != "$code" ]]; then
   # If mpirun was killed, its ranks exit by themselves and lock their journals until then. Wait up to 5 s for that.
   for ((i = 0; i < 50; ++i)); do
