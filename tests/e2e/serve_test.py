@@ -127,13 +127,14 @@ class Page(Served):
 
     @unittest.skipUnless(CHROMIUM, "there is no Chromium (Debian: apt install chromium)")
     def test_of_a_lost_first_rank(self):
-        _, url = self.serve("--steps", "1000000", *RESTING)
+        process, url = self.serve("--steps", "1000000", *RESTING)
         browser = Browser(self.folder)
         self.addCleanup(browser.close)
         browser.open(url)
         shown = lambda: browser.value("document.querySelector('#live')?.textContent ?? ''")
         self.wait_for(lambda: "Last reports" in shown())
         os.kill(self.rank0(), signal.SIGKILL)
+        process.wait(60)
         self.wait_for(lambda: re.search(r"No answer since .* UTC: the run has ended or its first rank was lost; see .*/run/report.html", shown()))
         self.assertEqual(browser.value("document.querySelectorAll('.verdict.running').length"), 1)  # the last state
 
