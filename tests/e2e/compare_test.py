@@ -87,7 +87,7 @@ class Seed(Compare):
             return browser.value("document.querySelector('main:not([hidden])').innerHTML")
 
         dom = main("all.html")
-        for told in ("<title>multi, p2p, 1: 1</title>", "<title>multi, p2p, 2: 1.786</title>", "<h2>Tests</h2>", 'class="verdict pass"', 'class="bar"',
+        for told in ("<title>multi, p2p, 1: 1</title>", "<title>multi, p2p, 2: 1.786</title>", "<h2>Tests</h2>", 'class="verdict pass"', 'class="bar gain"',
                      html.escape(done.stdout.splitlines()[-1].strip())):
             self.assertIn(told, dom)
         slow = self.bench_result(both("single", [0], .100, .020), 1)
@@ -274,7 +274,7 @@ class BadFiles(Compare):
         done = self.compare(PASS, "single.json", names[0], "runs/day 1", "--output", "ergebnis ü.json")
         told = json.loads((self.folder / "ergebnis ü.json").read_text())
         self.assertEqual([file["label"] for file in told["files"]], ["single", "größe 東京", "day 1"])
-        self.assertIn("größe 東京: 2x NVIDIA H200 (p2p)", done.stdout)
+        self.assertIn("2x NVIDIA H200 (p2p), größe 東京 |", done.stdout)
 
 
 class Usage(Compare):

@@ -51,8 +51,8 @@ function testsPart({ tests, comparison }) {
   };
   const show = (caption, some) => table(caption, [...head.cells, ...(hasBars ? ['Worse | better'] : [])], some.map(cells), true);
   const within = rows.filter((row) => row.is_within), others = rows.filter((row) => !row.is_within);
-  if (within.length < 8 || !others.length) return show('Tests, the worst first', rows);
-  return [show('Tests, the worst first', others), details(`${counted(within.length, 'value')} within tolerance`, show('Within tolerance', within))];
+  if (within.length < 8 || !others.length) return show('The worst first; a bar is the change, and its middle is the baseline', rows);
+  return [show('The worst first; a bar is the change, and its middle is the baseline', others), details(`${counted(within.length, 'value')} within tolerance`, show('Within tolerance', within))];
 }
 
 // Of a comparison or a fleet.
