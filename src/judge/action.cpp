@@ -4,6 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "egt/core/json_access.hpp"
 #include "egt/core/text.hpp"
 #include "judge/expectations.hpp"
@@ -21,6 +23,7 @@ struct ActionRow {
 
 constexpr auto action_rows = std::to_array<ActionRow>({
     {Action::none, "none", "nothing to do", ""},
+    {Action::finish_run, "finish-run", "repeat the run to its end, or continue it with --resume", ""},
     {Action::run_longer, "run-longer", "repeat the run with a longer --duration", ""},
     {Action::test_links, "test-links", "run links to find the link or the device that fails",
      "nvidia-smi topo -m"},
@@ -132,6 +135,14 @@ Json to_json(Action action, int rank) {
           {"text", row.text},
           {"command", *row.command == '\0' ? Json() : Json(row.command)},
           {"rank", rank < 0 ? Json() : Json(rank)}};
+}
+
+Json none_since_injected(Action action) {
+  Json none = to_json(Action::none, -1);
+  if (action != Action::none)
+    none["text"] = fmt::format("none, the fault was injected; after a real one: {}",
+                               action_rows[static_cast<std::size_t>(action)].text);
+  return none;
 }
 
 }  // namespace egt

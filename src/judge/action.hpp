@@ -8,6 +8,7 @@ namespace egt {
 /// Sorted by severity: the most severe action of a node is recommended.
 enum class Action {
   none,
+  finish_run,
   run_longer,
   test_links,
   check_node,
@@ -29,5 +30,7 @@ constexpr Action action_of_loss = Action::check_node;
 
 /// {name, text, command, rank}. `rank` is the rank with the evidence, -1 for none (null).
 Json to_json(Action action, int rank);
+/// The action none, with the action that the same evidence would recommend without --inject in its text.
+Json none_since_injected(Action action);
 
 }  // namespace egt

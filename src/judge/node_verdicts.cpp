@@ -57,7 +57,9 @@ int rank_of(const Json& entry) {
 class Nodes {
  public:
   explicit Nodes(const Json& result) {
-    is_injected_ = value_at<bool>(result, "injected").value_or(false) || is_selftest(result);
+    is_selftest_ = is_selftest(result);
+    is_injected_ = is_selftest_ || value_at<bool>(result, "injected").value_or(false);
+    unfinished_ = text_at(result, "verdict") == "interrupted" ? Action::finish_run : Action::run_longer;
     for (const Json& rank : member(result, "ranks")) {
       Node& node = add(rank);
       node.is_done = node.is_done && came_to_the_end(rank);
@@ -125,14 +127,16 @@ class Nodes {
 
   /// Injected faults recommend nothing about the hardware.
   Json action_of(const Node& node, std::string_view verdict) const {
-    if (is_injected_ || verdict == "pass") return to_json(Action::none, -1);
-    return verdict == "unknown" ? to_json(Action::run_longer, -1) : to_json(node.action, node.action_rank);
+    if (verdict == "pass") return to_json(Action::none, -1);
+    if (is_injected_) return none_since_injected(is_selftest_ ? Action::none : node.action);
+    return verdict == "unknown" ? to_json(unfinished_, -1) : to_json(node.action, node.action_rank);
   }
 
   std::map<int, std::string> id_of_;  ///< node of each rank
   std::map<std::string, Node> nodes_;
   std::vector<std::string> order_;
-  bool is_injected_ = false, blames_somebody_ = false, blames_nobody_ = false;
+  Action unfinished_ = Action::run_longer;  ///< of a node whose ranks did not end
+  bool is_injected_ = false, is_selftest_ = false, blames_somebody_ = false, blames_nobody_ = false;
 };
 
 /// If ranks of every node are lost, the nodes lost each other, and no single node is at fault.

@@ -9,7 +9,8 @@ namespace egt {
 
 /// Returns [{hostname, slurm_node, verdict, reasons, action}], ordered by each node's first rank. `action` is
 /// the most severe action that its evidence recommends: see judge/action.hpp. It is "none" if the node passes
-/// or faults were injected, and "run-longer" if the verdict is "unknown". Verdicts:
+/// or faults were injected (its text names the action after a real fault). If the verdict is "unknown", it is
+/// "finish-run" in an interrupted run, else "run-longer". Verdicts:
 /// - "fail": a fault, loss or finding belongs to one of its ranks, or all suspects of a fault are on this
 ///   node;
 /// - "suspect": some of the suspects are on this node, one of its ranks ended with an error, or ranks of all

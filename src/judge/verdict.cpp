@@ -384,10 +384,16 @@ std::optional<int> environment_code(const Evidence& evidence) {
   return code;
 }
 
+/// scripts/run.sh sends SIGUSR1 when it gets Ctrl-C or SIGTERM.
+std::string signal_words(const std::string& signal) {
+  return signal == "SIGUSR1" ? "a stop request (SIGUSR1)" : signal;
+}
+
 std::string signal_reason(const Evidence& evidence) {
   for (const auto& [number, rank] : evidence.ending())
     if (rank.end && !text_at(rank.end->body, "signal").empty())
-      return fmt::format("stopped by {}{}", text_at(rank.end->body, "signal"), step_text(rank.end->step));
+      return fmt::format("stopped by {}{}", signal_words(text_at(rank.end->body, "signal")),
+                         step_text(rank.end->step));
   return "stopped by a signal";
 }
 

@@ -310,8 +310,8 @@ std::string actions_text(const Json& result) {
   std::vector<std::pair<std::string, std::vector<std::string>>> actions;
   for (const Json& node : member(result, "nodes")) {
     const Json& action = member(node, "action");
-    if (text_at(action, "name").empty() || text_at(action, "name") == "none") continue;
     std::string text = text_at(action, "text");
+    if (text_at(action, "name").empty() || text == "nothing to do") continue;
     if (const auto rank = value_at<int>(action, "rank")) text += fmt::format(" (rank {})", *rank);
     if (const std::string command = text_at(action, "command"); !command.empty())
       text += ". First: " + command;

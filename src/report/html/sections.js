@@ -162,7 +162,7 @@ function verdictHeader(result, of, when) {
 
 // The recommended action of each node that needs one.
 function actions(data) {
-  const nodes = listAt(data.result, 'nodes').filter((node) => !['', 'none'].includes(textAt(node, 'action', 'name')));
+  const nodes = listAt(data.result, 'nodes').filter((node) => !['', 'nothing to do'].includes(textAt(node, 'action', 'text')));
   return nodes.length ? [html('h2', {}, 'What to do next'), html('ul', { class: 'next' }, nodes.map((node) => html('li', {},
     html('b', {}, textAt(node, 'hostname')), `: ${textAt(node, 'action', 'text')}`,
     numberAt(node, 'action', 'rank') === null ? '' : ` (${deviceName(data, at(node, 'action', 'rank'), 'identity')})`,

@@ -185,12 +185,21 @@ TEST(NodeVerdicts, LostAndUnknownNodesHaveAnAction) {
   EXPECT_EQ(actions_of(result), (Verdicts{"run-longer", "check-node", "run-longer"}));
 }
 
+TEST(NodeVerdicts, AnInterruptedRunIsToBeFinished) {
+  EXPECT_EQ(actions_of(result_of("interrupted")), (Verdicts{"finish-run", "finish-run", "finish-run"}));
+}
+
 TEST(NodeVerdicts, InjectedFaultsRecommendNothing) {
   Json result = result_of("fault");
   result["injected"] = true;
   result["faults"] = {fault(2, {})};
   result["losses"].push_back({{"rank", 0}, {"how", "vanished"}});
   EXPECT_EQ(actions_of(result), (Verdicts{"none", "none", "none"}));
+  const auto words = [&] { return node_verdicts(result, true)[1]["action"]["text"].get<std::string>(); };
+  EXPECT_EQ(words().find("none, the fault was injected; after a real one: reset the GPU"), 0u) << words();
+  result["command"] = "selftest";
+  EXPECT_EQ(words(), "nothing to do") << "selftest injects hundreds";
+  result["command"] = "burn";
   const std::string text = node_list_text(node_verdicts(result, true));
   EXPECT_EQ(text.find("action"), std::string::npos);
   EXPECT_NE(node_list_text(node_verdicts(result_of("incomplete"), true))
