@@ -61,12 +61,13 @@ Result<MemoryPlan> plan_memory(const MemoryInfo& now, const SizeOrShare& fill) {
   if (room > now.free_bytes || now.free_bytes - room < reserve(now.total_bytes))
     return Status(
         StatusCode::out_of_memory,
-        fmt::format("memory: {} requested, {} usable of {}, with {} used and {} in reserve; lower --memory",
+        fmt::format("memory: {} requested, {} usable: {} in use and {} free of {}, less a reserve of {}; "
+                    "lower --memory",
                     format_bytes(plan.wanted_bytes),
                     format_bytes(plan.used_bytes + now.free_bytes -
                                  std::min(now.free_bytes, reserve(now.total_bytes))),
-                    format_bytes(now.total_bytes), format_bytes(plan.used_bytes),
-                    format_bytes(reserve(now.total_bytes))));
+                    format_bytes(plan.used_bytes), format_bytes(now.free_bytes),
+                    format_bytes(now.total_bytes), format_bytes(reserve(now.total_bytes))));
   plan.product_rows = product_rows(room);
   const std::uint64_t region = room - std::min(room, plan.product_bytes());
   const std::uint64_t quanta = (region + memory_quantum_bytes - 1) / memory_quantum_bytes;
