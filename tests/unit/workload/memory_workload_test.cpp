@@ -50,7 +50,7 @@ TEST(MemoryPlan, MoreThanIsFreeIsAnErrorThatTellsWhatIs) {
   const auto plan = plan_memory(now, {.share = 0, .bytes = 1'000'000'000, .is_share = false});
   ASSERT_EQ(plan.status().code(), StatusCode::out_of_memory);
   EXPECT_THAT(plan.status().what(), HasSubstr("1.00 GB requested, 984 MB usable: "));
-  EXPECT_THAT(plan.status().what(), HasSubstr("with 700 MB used"));
+  EXPECT_THAT(plan.status().what(), HasSubstr("700 MB in use and 300 MB free"));
 }
 
 TEST(MemoryPlan, NothingIsLeftToFillWhereMoreIsUsed) {
