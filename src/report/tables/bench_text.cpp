@@ -89,7 +89,7 @@ std::string notes_of(const Json& entry) {
     note(fmt::format("loss {:.4g} after as many steps as whole gradients give {:.4g}: {:+.1f} %, {} 10 %",
                      figure(entry, "loss").value_or(0), figure(entry, "whole_loss").value_or(0), *excess,
                      *excess <= 10 ? "within" : "not within"));
-  if (const auto tflops = figure(entry, "tflops")) note(fmt::format("{:.4g} TFLOP/s", *tflops));
+  if (const auto tflops = figure(entry, "tflops")) note(format_amount(1e12 * *tflops, "FLOP/s"));
   if (const auto even = figure(entry, "even_items_per_second"))
     note(fmt::format("shares {}, {} {}/s; in equal shares {} {}/s", member(entry, "shares").dump(),
                      amount(figure(entry, "items_per_second")), text_at(entry, "items"), amount(even),

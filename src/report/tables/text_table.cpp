@@ -1,6 +1,7 @@
 #include "report/tables/text_table.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
@@ -39,7 +40,10 @@ std::vector<std::size_t> widths_of(std::vector<Row>& rows, std::size_t least) {
 }  // namespace
 
 std::string cell(std::optional<double> value, const char* format) {
-  return value ? fmt::format(fmt::runtime(format), *value) : not_measured;
+  if (!value) return not_measured;
+  const std::string text = fmt::format(fmt::runtime(format), *value);
+  // {:.4g} of a value above 9999 has an exponent, which is hard to compare with the rows next to it.
+  return std::abs(*value) >= 1000 && text.find('e') != text.npos ? fmt::format("{:.0f}", *value) : text;
 }
 
 std::vector<Row> without_empty_columns(const std::vector<Row>& rows) {
