@@ -44,7 +44,8 @@ TEST(Options, VerifyTellsAllThatItLoadsTheDevicesWith) {
 TEST(Options, EveryCommandUsesAnOptionOrRefusesIt) {
   using Names = std::set<std::string>;
   const std::map<std::string, Names> used = {
-      {"compare", {"config", "help", "history", "output", "price", "print-config", "tolerance", "version"}},
+      {"compare",
+       {"config", "fleet", "help", "history", "output", "price", "print-config", "tolerance", "version"}},
       {"report", {"config", "help", "nodes-file", "ocp", "print-config", "version"}},
       {"watch", {"config", "help", "print-config", "version"}},
       {"reproduce", {"backend", "config", "devices", "help", "print-config", "version"}},
@@ -241,6 +242,9 @@ TEST(Options, CompareTakesFilesATolerancePricesAndAnOutput) {
 TEST(Options, CompareRefusesWhatItCannotTake) {
   for (const auto& files : {std::vector<std::string>{"compare"}, {"compare", "a", ""}})
     EXPECT_EQ(refused(files).find("compare: name result files or directories of runs"), 0u);
+  EXPECT_TRUE(good({"compare", "a", "--fleet"}).compare.fleet);
+  EXPECT_EQ(refused({"compare", "a", "--fleet", "--price", "H200=1"}),
+            "--price: --fleet compares no cost; leave one of them out");
   for (const char* tolerance : {"5", "101%", "-1%", "nan%", ""})
     EXPECT_EQ(refused({"compare", "a", "--tolerance", tolerance}),
               std::string("--tolerance ") + tolerance + ": use a share of 0 to 100 %");
