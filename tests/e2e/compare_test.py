@@ -274,7 +274,7 @@ class BadFiles(Compare):
         done = self.compare(PASS, "single.json", names[0], "runs/day 1", "--output", "ergebnis ü.json")
         told = json.loads((self.folder / "ergebnis ü.json").read_text())
         self.assertEqual([file["label"] for file in told["files"]], ["single", "größe 東京", "day 1"])
-        self.assertIn("2x NVIDIA H200 (p2p), größe 東京 |", done.stdout)
+        self.assertIn("2x NVIDIA H200 (p2p), größe 東京 ", done.stdout)
 
 
 class Usage(Compare):
