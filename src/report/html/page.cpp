@@ -85,19 +85,6 @@ Json events_of(const Json& result) {
   return events;
 }
 
-/// Data for the page's script: the result, and texts derived from it as for the console and files.
-Json run_data(const Json& result) {
-  Json data = {{"result", result},
-               {"devices", device_cells(result)},
-               {"summary", summary_text(result)},
-               {"work", work_of(result)},
-               {"events", events_of(result)}};
-  if (text_at(result, "command") != "bench") return data;
-  const auto alone = compare_results({{.path = "", .label = "", .result = result, .problem = ""}}, {});
-  if (alone.ok()) data["comparison"] = comparison_json(alone.value());
-  return data;
-}
-
 /// "PASS node7 burn 2026-11-25"
 std::string title_of(const Json& result, const Json& devices) {
   const Json& headline = member(devices, "headline");
@@ -107,11 +94,23 @@ std::string title_of(const Json& result, const Json& devices) {
                      text_at(member(result, "system_info"), "started_at").substr(0, 10));
 }
 
+/// Data for the page's script: the result, and texts derived from it as for the console and files.
+Json run_data(const Json& result) {
+  const Json devices = device_cells(result);
+  Json data = {{"result", result},        {"title", title_of(result, devices)},
+               {"devices", devices},      {"summary", summary_text(result)},
+               {"work", work_of(result)}, {"events", events_of(result)}};
+  if (text_at(result, "command") != "bench") return data;
+  const auto alone = compare_results({{.path = "", .label = "", .result = result, .problem = ""}}, {});
+  if (alone.ok()) data["comparison"] = comparison_json(alone.value());
+  return data;
+}
+
 std::string run_page(Values values, const Json& result, const TimeLines& lines, Json data) {
   data["lines"] = time_lines_json(lines, result);
   values.insert({{"charts_css", page_charts_css}, {"charts_js", page_charts_js}});
-  return page_of(std::move(values), title_of(result, data["devices"]),
-                 summary_text(result) + "\n" + report_text(result), data);
+  return page_of(std::move(values), text_at(data, "title"), summary_text(result) + "\n" + report_text(result),
+                 data);
 }
 
 Json live_data(const Json& result, const LiveState& state) {

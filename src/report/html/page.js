@@ -350,8 +350,7 @@
     bar.value = total ? Math.min(1, seconds / total) : 0;
     more.replaceChildren(...(isRunning ? [`${duration(seconds)} elapsed, `, done && (done === 1 || left < 0.5 ? 'finishing checks, ' : `${duration(left)} left, `),
       `updated ${duration(age)} ago. Last reports: `, ...silences()] : [`The page shows the ${hasEnded() ? 'result' : 'last state'}.`]).filter(Boolean));
-    const title = `${textAt(page.result, 'verdict')}: ${textAt(page.result, 'command')}`;
-    if (document.title !== title) document.title = title;
+    if (document.title !== textAt(page, 'title')) document.title = textAt(page, 'title');
   }
 
   derive();
