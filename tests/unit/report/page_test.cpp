@@ -250,7 +250,8 @@ TEST(TimeLines, AreInGroupsAndOneOfTwoEqualCurvesIsDrawn) {
   const Json data = time_lines_json(lines, Json::object());
   std::vector<std::string> groups;
   for (const Json& chart : data["charts"])
-    if (groups.empty() || groups.back() != chart["group"]) groups.push_back(chart["group"]);
+    if (groups.empty() || groups.back() != chart["group"].get<std::string>())
+      groups.push_back(chart["group"]);
   EXPECT_THAT(groups, ElementsAre("Power and temperature", "Clocks", "Compute", "Memory", "Host"));
   EXPECT_EQ((*chart_of(data, "Utilization"))["lines"].size(), 1u);
   EXPECT_EQ((*chart_of(data, "Host CPU"))["lines"], Json::array());
