@@ -109,7 +109,8 @@ relay_stop() {
   interrupted=1
   if [[ -z $asked ]]; then
     asked=$SECONDS
-    echo "run.sh: stopping the run; another Ctrl-C after $patience s aborts it" >&2
+    # A terminal stopped by Ctrl-S would block this script.
+    [[ -z $mpirun ]] || timeout --foreground 1 echo "run.sh: stopping the run; another Ctrl-C after $patience s aborts it" >&2 &
   elif [[ -n $mpirun ]] && ((SECONDS - asked >= patience)); then
     kill -TERM "$mpirun" 2>/dev/null || true
   fi

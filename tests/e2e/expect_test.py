@@ -1,4 +1,6 @@
 """--expect and devices --write-expect, with a fake NVML of eight GPUs. The load runs on the host backend."""
+import threading
+
 from program import *
 from program import PROGRAM
 
@@ -62,6 +64,25 @@ class Expect(ProgramTest):
         self.assertEqual(result["inventory"][0]["gpu"][5]["serial"], "1655")
         self.assertIn({"check": "--expect power_share under load", "rank": 0, "reason": "not measured in this run"},
                       result["checks_not_run"])
+
+    def test_a_process_that_is_just_ending_is_waited_for(self):
+        file = self.write_file()
+
+        def reports_processes(ends):
+            environment = self.node("processes 1")
+
+            def end():
+                (self.folder / "idle").write_text(NODE)
+                os.replace(self.folder / "idle", self.folder / "node")
+            ended = threading.Timer(1.5, end)
+            if ends:
+                ended.start()
+            done = self.run_program(*RUN, "--expect", str(file), environment=environment)
+            if ends:
+                ended.join()
+            return "processes is 1, expected max 0" in done.stderr
+        self.assertTrue(reports_processes(ends=False))
+        self.assertFalse(reports_processes(ends=True))
 
     def test_a_bad_node_is_reported_before_load(self):
         file = self.write_file()

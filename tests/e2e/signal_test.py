@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -301,8 +302,8 @@ class Run:
         verdicts = {"interrupted": INTERRUPTED, **({"degraded": DEGRADED} if "duty" in case.special else {})}  # heat is a finding
         if verdicts.get(result["verdict"]) != result["exit_code"]:
             found.append(f"{result['verdict']}: {result['reasons']}")
-        way = "the file stop" if case.how == "file" or not settings.handed_on.get(case.how, True) and case.start == "mpirun" else "SIG"
-        if not any(reason.startswith(f"stopped by {way}") for reason in result["reasons"]):
+        way = "the file stop" if case.how == "file" or not settings.handed_on.get(case.how, True) and case.start == "mpirun" else "(SIG|a stop request .SIGUSR1.)"
+        if not any(re.match(f"stopped by {way}", reason) for reason in result["reasons"]):
             found.append(f"reasons {result['reasons']}")
         steps = {rank["steps"] for rank in result["ranks"]}
         if len(steps) > 1:

@@ -14,6 +14,7 @@
 
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
+#include "egt/core/json_access.hpp"
 #include "egt/core/process_limits.hpp"
 #include "egt/core/wait.hpp"
 #include "egt/ranks/agreement.hpp"
@@ -40,6 +41,23 @@ Result<std::string> given_run_id() {
 std::string new_run_id() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+/// The driver lists a process for some seconds after its end, so a run that directly follows another one
+/// waits for that.
+Json idle_inventory(const std::string& hostname) {
+  constexpr double max_s = 5;
+  Json inventory;
+  static_cast<void>(wait_until(
+      [&]() -> Result<bool> {
+        inventory = read_inventory(hostname);
+        const Json& gpus = member(inventory, "gpu");
+        return std::none_of(gpus.begin(), gpus.end(), [](const Json& gpu) {
+          return value_at<std::uint64_t>(gpu, "processes").value_or(0) > 0;
+        });
+      },
+      {.seconds = max_s, .stop = {}, .what = "other processes on the GPUs"}));
+  return inventory;
 }
 
 }  // namespace
@@ -191,7 +209,7 @@ Status Run::check_node(Backend backend) {
   std::string violations, warnings;
   const RankPlace& place = control_.place();
   if (place.local_rank == 0 && (backend == Backend::cuda || !options_.run.expected.empty())) {
-    inventory_ = read_inventory(place.hostname);
+    inventory_ = idle_inventory(place.hostname);
     inventory_["deviations"] = Json::array();
     for (const Deviation& one : check_inventory(options_.run.expected, inventory_)) {
       const std::string line = fmt::format("{}: {}", place.hostname, one.text);

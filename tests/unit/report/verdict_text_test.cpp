@@ -74,14 +74,17 @@ TEST(VerdictText, NodesWithTheSameActionShareALine) {
   const auto node = [](const char* host, const char* name, const Json& rank) {
     return Json{{"hostname", host},
                 {"action",
-                 {{"name", name}, {"text", std::string("do ") + name}, {"command", "look"}, {"rank", rank}}}};
+                 {{"name", name},
+                  {"text", *name == 'n' ? "nothing to do" : std::string("do ") + name},
+                  {"command", "look"},
+                  {"rank", rank}}}};
   };
   result["nodes"] = {node("a", "reseat", nullptr), node("b", "none", nullptr), node("c", "reseat", nullptr),
                      node("d", "reset-gpu", 3)};
   const std::string reported = verdict_text({}, verdict, result, "r1", true);
   EXPECT_THAT(reported, HasSubstr("\n  Action for a, c: do reseat. First: look\n"
                                   "  Action for d: do reset-gpu (rank 3). First: look\n"));
-  EXPECT_THAT(reported, Not(HasSubstr("do none")));
+  EXPECT_THAT(reported, Not(HasSubstr("nothing to do")));
   EXPECT_THAT(text_of(records), Not(HasSubstr("Action for")));
 }
 
