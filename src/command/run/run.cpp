@@ -43,23 +43,6 @@ std::string new_run_id() {
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
-/// The driver lists a process for some seconds after its end, so a run that directly follows another one
-/// waits for that.
-Json idle_inventory(const std::string& hostname) {
-  constexpr double max_s = 5;
-  Json inventory;
-  static_cast<void>(wait_until(
-      [&]() -> Result<bool> {
-        inventory = read_inventory(hostname);
-        const Json& gpus = member(inventory, "gpu");
-        return std::none_of(gpus.begin(), gpus.end(), [](const Json& gpu) {
-          return value_at<std::uint64_t>(gpu, "processes").value_or(0) > 0;
-        });
-      },
-      {.seconds = max_s, .stop = {}, .what = "other processes on the GPUs"}));
-  return inventory;
-}
-
 }  // namespace
 
 Status Run::prepare() {
@@ -209,7 +192,7 @@ Status Run::check_node(Backend backend) {
   std::string violations, warnings;
   const RankPlace& place = control_.place();
   if (place.local_rank == 0 && (backend == Backend::cuda || !options_.run.expected.empty())) {
-    inventory_ = idle_inventory(place.hostname);
+    inventory_ = read_inventory(place.hostname);
     inventory_["deviations"] = Json::array();
     for (const Deviation& one : check_inventory(options_.run.expected, inventory_)) {
       const std::string line = fmt::format("{}: {}", place.hostname, one.text);
@@ -221,8 +204,10 @@ Status Run::check_node(Backend backend) {
   EGT_TRY_ASSIGN(const auto found, control_.gather(violations.empty() ? "" : violations + warnings));
   std::string all;
   for (const std::string& one : found) all += one;
-  return all.empty() ? Status()
-                     : Status(StatusCode::unavailable, "the node is not as --expect states:" + all);
+  // Only rank 0 has all texts. The others must not open their devices before every node was read.
+  return agree(control_, all.empty()
+                             ? Status()
+                             : Status(StatusCode::unavailable, "the node is not as --expect states:" + all));
 }
 
 /// Wraps the device on ranks with a planned device injection. Those for step 0 may act before the first step.
