@@ -14,7 +14,6 @@
 
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
-#include "egt/core/json_access.hpp"
 #include "egt/core/process_limits.hpp"
 #include "egt/core/wait.hpp"
 #include "egt/ranks/agreement.hpp"

@@ -188,14 +188,23 @@ std::vector<NodeRun> runs_of(const ComparedFile& file) {
   return runs;
 }
 
+/// Evidence against a node stays until the same command has run at least as long without it: `links` cannot
+/// clear a fault of `burn`.
+bool clears(const FleetNode& newer, const FleetNode& older) {
+  if (older.verdict == "pass" || older.verdict == "interrupted" || older.verdict == "injected" ||
+      severity_of(newer.verdict) <= severity_of(older.verdict))
+    return true;
+  return newer.command == older.command && newer.seconds.value_or(0) >= older.seconds.value_or(0);
+}
+
 /// Hostnames may be equal on different machines, so both runs must have a GPU in common, if GPUs have UUIDs.
 /// Results without a time replace nothing and are not replaced.
 bool replaces(const NodeRun& newer, const NodeRun& older) {
   const auto has = [&](const std::string& uuid) { return newer.uuids.contains(uuid); };
   const bool is_same =
       older.uuids.empty() || newer.uuids.empty() || std::any_of(older.uuids.begin(), older.uuids.end(), has);
-  return newer.node.name == older.node.name && is_same && !older.node.ended_at.empty() &&
-         !newer.node.ended_at.empty() && older.node.verdict != "unreadable" &&
+  return newer.node.name == older.node.name && is_same && clears(newer.node, older.node) &&
+         !older.node.ended_at.empty() && !newer.node.ended_at.empty() && older.node.verdict != "unreadable" &&
          newer.node.verdict != "unreadable" &&
          std::includes(newer.places.begin(), newer.places.end(), older.places.begin(), older.places.end());
 }

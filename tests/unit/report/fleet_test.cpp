@@ -74,6 +74,12 @@ TEST(Fleet, TheNewestRunOfANodeReplacesOlderOnesOfTheSameGpus) {
   EXPECT_EQ(fleet.exit_code, 0);
   EXPECT_EQ(fleet.nodes[0].runs, 2u);
   EXPECT_EQ(fleet.nodes[0].earlier_verdict, "fault");
+  ComparedFile links = fresh, shorter = fresh, longer = old;
+  links.result["command"] = "links";
+  EXPECT_EQ(fleet_of({old, links}, 0.05).exit_code, 1) << "another command does not clear the fault";
+  longer.result["test_summary"]["actual_duration_seconds"] = 100;
+  shorter.result["test_summary"]["actual_duration_seconds"] = 99;
+  EXPECT_EQ(fleet_of({longer, shorter}, 0.05).exit_code, 1) << "a shorter run does not, either";
   ComparedFile other = fresh;
   other.result["ranks"][0]["device"]["uuid"] = "GPU-other";  // another machine of the same name
   EXPECT_EQ(fleet_of({old, other}, 0.05).exit_code, 1);
