@@ -137,9 +137,9 @@ class Hosts(HostsTest):
                 self.assertEqual([name for name in self.files() if name.endswith(("stop", ".tmp"))], [])
                 self.check_gathered()
 
-    def lose(self, strike, memory="0"):
+    def lose(self, strike, memory="0", silence="3s"):
         """Runs until `strike` has acted. Returns the result after all processes have exited."""
-        process = self.start_on_hosts([*LONG, "--memory", memory, "--nodes-file", "nodes"])
+        process = self.start_on_hosts([*(silence if word == "3s" else word for word in LONG), "--memory", memory, "--nodes-file", "nodes"])
         self.wait_for(lambda: self.ranks_at_work() == 4)
         struck = time.monotonic()
         strike()
@@ -165,7 +165,8 @@ class Hosts(HostsTest):
         return result
 
     def test_a_rank_of_the_other_host_is_killed(self):
-        code = self.lose(lambda: os.kill(self.hosts.ranks("hostb")[2], signal.SIGKILL), memory="64MB")
+        # Its connection closes at once; on a busy machine the others may notice that after more than 3 s.
+        code = self.lose(lambda: os.kill(self.hosts.ranks("hostb")[2], signal.SIGKILL), memory="64MB", silence="20s")
         self.assertIn(code, (4, 137), self.told)
         if not (self.folder / "run/result.json").exists():  # mpirun was faster than the surviving ranks
             self.assertEqual(self.run_program("report", "run").returncode, 4)
