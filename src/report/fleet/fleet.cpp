@@ -215,16 +215,22 @@ std::vector<NodeRun> newest_of(std::vector<NodeRun> runs) {
     return severity_of(a.node.verdict) < severity_of(b.node.verdict);
   });
   std::vector<NodeRun> newest;
-  for (NodeRun& run : runs) {
-    const auto by = std::find_if(newest.begin(), newest.end(),
-                                 [&](const NodeRun& newer) { return replaces(newer, run); });
-    if (by == newest.end()) {
-      newest.push_back(std::move(run));
+  std::vector<std::size_t> row_of;  // the element of `newest` that stands for each run
+  for (const NodeRun& run : runs) {
+    // Any newer run may replace it, also one that was replaced itself: links after burn after a fault of
+    // burn.
+    std::size_t by = 0;
+    while (by < row_of.size() && !replaces(runs[by], run)) ++by;
+    if (by == row_of.size()) {
+      row_of.push_back(newest.size());
+      newest.push_back(run);
       continue;
     }
-    ++by->node.runs;
-    std::string& earlier = by->node.earlier_verdict;
-    if (earlier.empty() || severity_of(run.node.verdict) < severity_of(earlier)) earlier = run.node.verdict;
+    row_of.push_back(row_of[by]);
+    FleetNode& row = newest[row_of[by]].node;
+    ++row.runs;
+    if (row.earlier_verdict.empty() || severity_of(run.node.verdict) < severity_of(row.earlier_verdict))
+      row.earlier_verdict = run.node.verdict;
   }
   return newest;
 }

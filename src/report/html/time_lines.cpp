@@ -129,7 +129,7 @@ std::optional<double> epoch_value(const Source& source, const Json& body) {
 }
 
 constexpr std::size_t max_ranks = 16;              // with a series each; of more ranks only the own lines
-constexpr std::size_t min_ranks_of_median = 4;     // fewer lines can be told apart
+constexpr std::size_t min_ranks_of_median = 4;     // fewer lines can be distinguished
 constexpr std::size_t max_drawn_points = 250'000;  // over all lines: a phone draws them in a second
 constexpr std::size_t min_drawn_points = 60;       // per line, for any number of lines
 

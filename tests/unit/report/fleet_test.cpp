@@ -77,6 +77,9 @@ TEST(Fleet, TheNewestRunOfANodeReplacesOlderOnesOfTheSameGpus) {
   ComparedFile links = fresh, shorter = fresh, longer = old;
   links.result["command"] = "links";
   EXPECT_EQ(fleet_of({old, links}, 0.05).exit_code, 1) << "another command does not clear the fault";
+  const ComparedFile between = run("a", 100, "pass", "2026-11-21T10:00:00.000Z");
+  EXPECT_EQ(fleet_of({old, between, links}, 0.05).exit_code, 0) << "burn cleared it before links ran";
+  EXPECT_EQ(fleet_of({old, between, links}, 0.05).nodes[0].runs, 3u);
   longer.result["test_summary"]["actual_duration_seconds"] = 100;
   shorter.result["test_summary"]["actual_duration_seconds"] = 99;
   EXPECT_EQ(fleet_of({longer, shorter}, 0.05).exit_code, 1) << "a shorter run does not, either";
