@@ -28,9 +28,10 @@ std::string add_expectation(Json& expected, const std::string& key, const std::s
 /// driver. Without expectations, only what any node should have is checked.
 std::vector<Deviation> check_inventory(const Json& expected, const Json& inventory);
 
-/// Checks a rank's end record. `not_run`: {check, reason} of expected values that this command does not
-/// measure.
-std::vector<Deviation> check_under_load(const Json& expected, const Json& end, Json& not_run);
+/// Checks a rank's end record. `light_load`: why the power is not judged; empty: it is. `not_run`: {check,
+/// reason} of expected values that are not judged or that this command does not measure.
+std::vector<Deviation> check_under_load(const Json& expected, const Json& end, const std::string& light_load,
+                                        Json& not_run);
 
 /// Of a finding about this key.
 std::optional<Action> action_of_expectation(std::string_view key);

@@ -79,15 +79,15 @@ Status Session::run(const SessionPlan& plan) {
   failure = report_device_error(failure);  // a background thread may have been the first to detect it
   // A truncated journal means missing evidence, which is reported like any other failure.
   Json end = end_body(plan, failure.ok() ? route_.journal_failure() : failure);
-  if (failure.ok() && !ending.hurry && !plan.expected.empty()) check_expected(plan.expected, end);
+  if (failure.ok() && !ending.hurry && !plan.expected.empty()) check_expected(plan, end);
   records_.emit(RecordKind::end, retired_ - 1, std::move(end));
   return failure;
 }
 
 /// Rank 0 reports what no rank measured: it has the values that belong to all ranks.
-void Session::check_expected(const Json& expected, Json& end) {
+void Session::check_expected(const SessionPlan& plan, Json& end) {
   Json not_run = Json::array();
-  for (const Deviation& one : check_under_load(expected, end, not_run))
+  for (const Deviation& one : check_under_load(plan.expected, end, plan.light_load, not_run))
     records_.emit(monitored_.finding("expectation", one.key, one.text, one.expected, one.actual));
   if (monitored_.rank == 0) end["not_run"] = std::move(not_run);
 }

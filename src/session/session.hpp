@@ -28,6 +28,7 @@ struct SessionPlan {
   /// Called after all workloads have finished without a failure or a request to stop, before the end record.
   std::function<void()> before_end = {};
   Json expected = {};  ///< of the values under load, see judge/expectations.hpp; empty: none
+  std::string light_load = {};  ///< why the expected power is not judged; empty: it is
 };
 
 /// Recovery after ranks lost communication. Called by the main thread.
@@ -87,7 +88,7 @@ class Session {
   void report_progress();
   Json body() const;
   Json end_body(const SessionPlan& plan, const Status& failure) const;
-  void check_expected(const Json& expected, Json& end);
+  void check_expected(const SessionPlan& plan, Json& end);
 
   const MonitoredDevice monitored_;
   const Device& device_;

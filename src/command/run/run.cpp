@@ -501,6 +501,16 @@ std::string Run::fixed_mix() const {
   return options_.burn.memory.fill.is_zero() ? "no memory is filled" : "";
 }
 
+/// Reason why devices may draw less than with the default load, so that --expect does not judge their power;
+/// empty: none.
+std::string Run::light_load() const {
+  const std::uint64_t total = platform_.device->info().memory_total_bytes;
+  std::string reason = fixed_mix();
+  if (reason.empty() && options_.burn.memory.fill.of(total) < total / 2)
+    reason = "--memory fills less than half";  // memory-resident GEMMs have room for small operands only
+  return reason;
+}
+
 Status Run::open_recovery() {
   const RankPlace& place = control_.place();
   crash_report_ =
@@ -547,6 +557,7 @@ Result<int> Run::run() {
   plan.is_interrupted = stopped_early_;
   plan.before_step = [this](std::int64_t step) { stalls_->strike(step); };
   plan.expected = options_.run.expected;
+  plan.light_load = light_load();
   plan.before_end = [this] {
     constexpr double max_seconds = 10;
     repeat_for_peer(*environment_, max_seconds, [] { return StopSignal::received() != 0; });

@@ -157,6 +157,7 @@ class Run {
   Status open_pulse();
   Status open_telemetry();
   std::string fixed_mix() const;
+  std::string light_load() const;
   Result<int> share_verdict(const Status& failure);
   int conclude(const Status& reported, bool can_gather);
   void say_last_words(const Verdict& verdict, Json result, std::vector<std::string> warnings,

@@ -15,7 +15,8 @@ TEST(NoThread, HasEveryLimitThatAThreadNeeds) {
        {std::pair(RLIMIT_NPROC, "-u "), std::pair(RLIMIT_AS, "-v "), std::pair(RLIMIT_DATA, "-d ")}) {
     rlimit before{};
     ASSERT_EQ(::getrlimit(which, &before), 0);
-    // Finite, but above the 2^44 bytes that AddressSanitizer maps: below that, an allocation could end the process.
+    // Finite, but above the 2^44 bytes that AddressSanitizer maps: below that, an allocation could end the
+    // process.
     const rlimit large{.rlim_cur = std::min(rlim_t{1} << 47, before.rlim_max), .rlim_max = before.rlim_max};
     ASSERT_EQ(::setrlimit(which, &large), 0);
     const Status refused = no_thread("the test", std::system_error(EAGAIN, std::generic_category()));

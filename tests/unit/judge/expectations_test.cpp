@@ -166,9 +166,9 @@ Json end_of_burn() {
 
 TEST(Expectations, RatesUnderLoadHaveATolerance) {
   Json not_run = Json::array(), expected = {{"bf16_tflops", 800}, {"tolerance", 0.05}};
-  EXPECT_THAT(check_under_load(expected, end_of_burn(), not_run), IsEmpty());
+  EXPECT_THAT(check_under_load(expected, end_of_burn(), "", not_run), IsEmpty());
   expected["tolerance"] = 0.03;
-  const auto found = check_under_load(expected, end_of_burn(), not_run);
+  const auto found = check_under_load(expected, end_of_burn(), "", not_run);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_THAT(found[0].text, HasSubstr("bf16_tflops is 770 TFLOP/s, expected min 776 TFLOP/s: isolate"));
   EXPECT_EQ(found[0].expected, 776);
@@ -180,18 +180,18 @@ TEST(Expectations, ALinkThatIsNarrowUnderLoadIsAViolation) {
   Json not_run = Json::array(), end = end_of_burn();
   const Json expected = {
       {"pcie_width", 16}, {"pcie_generation", 5}, {"power_share", 0.96}, {"sm_clock_mhz", 1400}};
-  EXPECT_THAT(check_under_load(expected, end, not_run), IsEmpty());
+  EXPECT_THAT(check_under_load(expected, end, "", not_run), IsEmpty());
   end["counters"]["pcie_width"]["under_load"] = 8;
   end["parts"][0]["figures"]["power_ratio"] = 0.9;
   end["telemetry"]["sm_clock_mhz"]["avg"] = 1300;
-  EXPECT_THAT(keys_of(check_under_load(expected, end, not_run)),
+  EXPECT_THAT(keys_of(check_under_load(expected, end, "", not_run)),
               ElementsAre("power_share", "sm_clock_mhz", "pcie_width"));
 }
 
 TEST(Expectations, WhatACommandDoesNotMeasureIsNotRun) {
   Json not_run = Json::array();
   const Json expected = {{"pair_gb_per_s", 390}, {"bf16_tflops", 1}, {"gpus", 8}};
-  EXPECT_THAT(check_under_load(expected, end_of_burn(), not_run), IsEmpty());
+  EXPECT_THAT(check_under_load(expected, end_of_burn(), "", not_run), IsEmpty());
   ASSERT_EQ(not_run.size(), 1u);
   EXPECT_EQ(not_run[0]["check"], "--expect pair_gb_per_s under load");
 }
@@ -201,10 +201,35 @@ TEST(Expectations, TheSlowestPairIsReported) {
   for (const double rate : {395.0, 380.0, 385.0})
     end["parts"].push_back(
         {{"name", fmt::format("pair 0-{} by NCCL", rate)}, {"figures", {{"one_way_gb_per_second", rate}}}});
-  const auto found = check_under_load({{"pair_gb_per_s", 390}}, end, not_run);
+  const auto found = check_under_load({{"pair_gb_per_s", 390}}, end, "", not_run);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_THAT(found[0].text,
               HasSubstr("pair 0-380 by NCCL: pair_gb_per_s is 380 GB/s, expected min 390 GB/s: reseat"));
+}
+
+TEST(Expectations, APairIsAsFastAsItsFastestMethod) {
+  Json not_run = Json::array(), end = {{"parts", Json::array()}};
+  const auto add = [&](const char* name, double rate) {
+    end["parts"].push_back({{"name", name}, {"figures", {{"one_way_gb_per_second", rate}}}});
+  };
+  add("pair 0-1 by NCCL", 368.6);
+  add("pair 0-2 by peer copies", 396);
+  add("pair 0-1 by peer copies", 396);
+  add("pair 0-2 by NCCL", 368.6);
+  EXPECT_THAT(check_under_load({{"pair_gb_per_s", 390}}, end, "", not_run), IsEmpty());
+  const auto found = check_under_load({{"pair_gb_per_s", 397}}, end, "", not_run);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].actual, 396);
+}
+
+TEST(Expectations, ThePowerOfALightLoadIsNotJudged) {
+  Json not_run = Json::array();
+  const Json expected = {{"power_share", 0.99}, {"sm_clock_mhz", 2000}};
+  EXPECT_THAT(keys_of(check_under_load(expected, end_of_burn(), "pulse", not_run)),
+              ElementsAre("sm_clock_mhz"));
+  ASSERT_EQ(not_run.size(), 1u);
+  EXPECT_EQ(not_run[0]["check"], "--expect power_share under load");
+  EXPECT_EQ(not_run[0]["reason"], "pulse");
 }
 
 }  // namespace
