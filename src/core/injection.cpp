@@ -4,11 +4,13 @@
 #include <array>
 #include <charconv>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "egt/core/pattern.hpp"
+#include "egt/core/text.hpp"
 
 namespace egt {
 namespace {
@@ -188,9 +190,10 @@ Result<Injection> parse_injection(std::string_view text) {
   const std::string_view kind = text.substr(0, colon);
   const InjectionRow* const row = find_injection_row(kind);
   if (!row) {
-    std::string names;
-    for (const InjectionRow& one : injection_rows) names += fmt::format(" {}", one.name);
-    return wrong(kind, fmt::format("no such kind of fault; use {}, with KIND one of{}", form, names));
+    std::vector<std::string> names;
+    for (const InjectionRow& one : injection_rows) names.emplace_back(one.name);
+    return wrong(kind, fmt::format("no such kind of fault; {}use {}, with KIND one of {}",
+                                   suggestion(kind, names), form, fmt::join(names, " ")));
   }
   Injection injection;
   injection.kind = row->kind;

@@ -4,6 +4,8 @@
 #include <initializer_list>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "egt/core/json_access.hpp"
 
 namespace egt {
@@ -35,6 +37,28 @@ std::string escaped_plain(std::string_view text,
   for (std::size_t at = next(0); at != std::string::npos; at = next(at + 3))
     if (valid[at + 2] == '\xBE' || valid[at + 2] == '\xBF') valid.replace(at, 3, replacement);
   return escaped(valid, "\t\n", replacement, escapes);
+}
+
+/// The name with the least letters to insert, delete or replace (Levenshtein distance); empty: none is close.
+std::string nearest(std::string_view text, const std::vector<std::string>& names) {
+  std::string best;
+  std::size_t least = std::min<std::size_t>(2, text.size() / 2) + 1;
+  for (const std::string& name : names) {
+    std::vector<std::vector<std::size_t>> changes(text.size() + 1, std::vector<std::size_t>(name.size() + 1));
+    for (std::size_t i = 0; i <= text.size(); ++i)
+      for (std::size_t j = 0; j <= name.size(); ++j) {
+        if (i == 0 || j == 0) {
+          changes[i][j] = i + j;
+          continue;
+        }
+        changes[i][j] = std::min({changes[i - 1][j] + 1, changes[i][j - 1] + 1,
+                                  changes[i - 1][j - 1] + (text[i - 1] != name[j - 1])});
+      }
+    if (changes[text.size()][name.size()] >= least) continue;
+    least = changes[text.size()][name.size()];
+    best = name;
+  }
+  return best;
 }
 
 }  // namespace
@@ -76,6 +100,11 @@ std::string xml_attribute(std::string_view text) {
 
 std::string label_text(std::string_view text) {
   return escaped_plain(text, {{'\\', "\\\\"}, {'"', "\\\""}, {'\n', "\\n"}});
+}
+
+std::string suggestion(std::string_view text, const std::vector<std::string>& names) {
+  const std::string name = nearest(text, names);
+  return name.empty() ? "" : fmt::format("did you mean {}? ", name);
 }
 
 }  // namespace egt

@@ -27,7 +27,7 @@ struct SessionPlan {
   std::function<void(std::int64_t)> before_step;
   /// Called after all workloads have finished without a failure or a request to stop, before the end record.
   std::function<void()> before_end = {};
-  Json expected = {};  ///< of the values under load, see judge/expectations.hpp; empty: none
+  Json expected = {};           ///< of the values under load, see judge/expectations.hpp; empty: none
   std::string light_load = {};  ///< why the expected power is not judged; empty: it is
 };
 

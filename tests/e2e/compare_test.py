@@ -74,7 +74,8 @@ class Seed(Compare):
         files = self.seed_files()
         done = self.compare(PASS, *files, "--output", "all.html")
         page = (self.folder / "all.html").read_text()
-        self.assertIn(html.escape(done.stdout.splitlines()[-1].strip()), page)  # for browsers without scripts
+        self.assertEqual(done.stdout.splitlines()[-1], "Files: all.html")
+        self.assertIn(html.escape(done.stdout.splitlines()[-2].strip()), page)  # for browsers without scripts
         self.assertEqual(re.findall(r"(?:src|href)=\"", page), [])
         if not CHROMIUM:
             self.skipTest("there is no Chromium (Debian: apt install chromium)")
@@ -88,7 +89,7 @@ class Seed(Compare):
 
         dom = main("all.html")
         for told in ("<title>multi, p2p, 1: 1</title>", "<title>multi, p2p, 2: 1.786</title>", "<h2>Tests</h2>", 'class="verdict pass"', 'class="bar gain"',
-                     html.escape(done.stdout.splitlines()[-1].strip())):
+                     html.escape(done.stdout.splitlines()[-2].strip())):
             self.assertIn(told, dom)
         slow = self.bench_result(both("single", [0], .100, .020), 1)
         slow["results"][0]["failure"] = "<img src=x onerror=alert(1)>"
@@ -170,9 +171,12 @@ class RealRuns(Compare):
         for name, more, code in (("clean", [], PASS), ("faulty", ["--inject", "ecc:rank=1,step=20"], FAULT)):
             done = self.run_program(*SMALL_RUN, "--steps", "40", "--output", name, *more, ranks=2)
             self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        text = self.compare(DEGRADED, "clean", "faulty", "--tolerance", "90%").stdout
+        # On a busy machine, runs this short differ in what they have time to measure.
+        parts = json.loads((self.folder / "clean/result.json").read_text())["results"]
+        self.write("faulty.json", {**json.loads((self.folder / "faulty/result.json").read_text()), "results": parts})
+        text = self.compare(DEGRADED, "clean", "faulty.json").stdout
         self.assertIn("Verdict: degraded (exit code 5)\n  faulty: its verdict is fault (", text)
-        self.compare(PASS, "faulty", "clean", "--tolerance", "90%")
+        self.compare(PASS, "faulty.json", "clean")
 
 
 class Fleet(Compare):
@@ -200,6 +204,7 @@ class Fleet(Compare):
     def test_of_100_nodes(self):
         self.write_fleet()
         text = self.compare(FAULT, "--fleet", "shared", "--output", "fleet.json").stdout
+        self.assertTrue(text.endswith("\nFiles: fleet.json\n"), text[-200:])
         rows = [line for line in text.splitlines() if re.match(r"(shared/)?node\d+\S* +(pass|fault|unreadable) ", line)]
         self.assertEqual(len(rows), 101, text)
         self.assertEqual([row.split()[0] for row in rows[:4]], ["node057", "shared/node021", "shared/node100", "node033"])

@@ -60,7 +60,7 @@ class Expect(ProgramTest):
         result = json.loads((self.folder / "run/result.json").read_text())
         self.assertEqual([(one["gpus"], one["deviations"]) for one in result["inventory"]], [(8, [])])
         self.assertEqual(result["inventory"][0]["gpu"][5]["serial"], "1655")
-        self.assertIn({"check": "--expect power_share under load", "rank": 0, "reason": "not measured in this run"},
+        self.assertIn({"check": "--expect power_share under load", "rank": 0, "reason": "no memory is filled"},
                       result["checks_not_run"])
 
     def test_a_bad_node_is_reported_before_load(self):

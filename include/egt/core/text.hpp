@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 /// Parses and escapes foreign text: hostnames, names of devices and files, text of users, libraries and
 /// programs.
@@ -32,6 +33,10 @@ std::string xml_text(std::string_view text);
 std::string xml_attribute(std::string_view text);
 /// `plain_text` for a label value of Prometheus' text format, in double quotes.
 std::string label_text(std::string_view text);
+
+/// "did you mean X? " with the element of `names` that has the smallest edit distance to `text`; empty if
+/// none is close.
+std::string suggestion(std::string_view text, const std::vector<std::string>& names);
 
 /// Consumes an integer, with no sign except a minus, from the front of `text`. If there is none, returns
 /// false and the text is unchanged. The functions below do the same.

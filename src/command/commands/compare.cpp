@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -64,6 +65,22 @@ Status check_output(const std::string& output, const std::vector<std::string>& i
   return {};
 }
 
+bool is_page(const std::string& output) {
+  return output.ends_with(".html");
+}
+
+/// Shows the text, and writes `content` to `output` if it is named. If one of the two fails, the other is
+/// done all the same.
+Status show(std::string text, const std::string& output, const std::function<std::string()>& content) {
+  Status written;
+  if (!output.empty()) {
+    written = write_atomically(output, content());
+    if (written.ok()) text += fmt::format("Files: {}\n", printable(output));
+  }
+  std::cout << text << std::flush;
+  return !written.ok() || std::cout.good() ? written : unreadable("standard output cannot be written");
+}
+
 bool is_run_directory(const fs::path& directory) {
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
@@ -114,12 +131,8 @@ Result<int> compare_fleet(const Options& options) {
   const auto columns = style.results_terminal.empty()
                            ? style.results_columns
                            : static_cast<std::size_t>(terminal_size(style.results_terminal).columns);
-  std::cout << fleet_text(fleet, columns) << std::flush;
-  const bool reported = std::cout.good();
-  if (!output.empty())
-    EGT_TRY(write_atomically(output,
-                             output.ends_with(".html") ? fleet_page(fleet) : result_text(fleet_json(fleet))));
-  if (!reported) return unreadable("standard output cannot be written");
+  EGT_TRY(show(fleet_text(fleet, columns), output,
+               [&] { return is_page(output) ? fleet_page(fleet) : result_text(fleet_json(fleet)); }));
   return fleet.exit_code;
 }
 
@@ -150,10 +163,7 @@ Result<int> compare_history(const std::string& directory, const std::string& out
   for (const std::string& problem : history.problems)
     fmt::print(stderr, "extreme_gpu_trainer: {}\n", problem);
   const std::vector<GpuHistory> gpus = review_history(history.lines);
-  std::cout << history_text(gpus) << std::flush;
-  const bool reported = std::cout.good();
-  if (!output.empty()) EGT_TRY(write_atomically(output, result_text(history_json(gpus))));
-  if (!reported) return unreadable("standard output cannot be written");
+  EGT_TRY(show(history_text(gpus), output, [&] { return result_text(history_json(gpus)); }));
   const auto has_findings = [](const GpuHistory& gpu) { return !gpu.findings.empty(); };
   if (std::any_of(gpus.begin(), gpus.end(), has_findings)) return exit_code::degraded;
   const auto is_judged = [](const GpuHistory& gpu) {
@@ -174,12 +184,9 @@ Result<int> run_compare(const Options& options) {
   std::istringstream problems(problems_text(files));
   for (std::string line; std::getline(problems, line);) fmt::print(stderr, "extreme_gpu_trainer: {}\n", line);
   EGT_TRY_ASSIGN(const Comparison comparison, compare_results(std::move(files), options.compare.comparison));
-  std::cout << comparison_text(comparison) << std::flush;
-  const bool reported = std::cout.good();
-  if (!output.empty())
-    EGT_TRY(write_atomically(output, output.ends_with(".html") ? comparison_page(comparison)
-                                                               : result_text(comparison_json(comparison))));
-  if (!reported) return unreadable("standard output cannot be written");
+  EGT_TRY(show(comparison_text(comparison), output, [&] {
+    return is_page(output) ? comparison_page(comparison) : result_text(comparison_json(comparison));
+  }));
   return comparison.exit_code;
 }
 

@@ -56,33 +56,6 @@ std::string command_list() {
   return text;
 }
 
-/// The distance is the number of letters to insert, delete or replace (Levenshtein distance).
-std::string nearest(std::string_view text, const std::vector<std::string>& names) {
-  std::string best;
-  std::size_t least = std::min<std::size_t>(2, text.size() / 2) + 1;
-  for (const std::string& name : names) {
-    std::vector<std::vector<std::size_t>> changes(text.size() + 1, std::vector<std::size_t>(name.size() + 1));
-    for (std::size_t i = 0; i <= text.size(); ++i)
-      for (std::size_t j = 0; j <= name.size(); ++j) {
-        if (i == 0 || j == 0) {
-          changes[i][j] = i + j;
-          continue;
-        }
-        changes[i][j] = std::min({changes[i - 1][j] + 1, changes[i][j - 1] + 1,
-                                  changes[i - 1][j - 1] + (text[i - 1] != name[j - 1])});
-      }
-    if (changes[text.size()][name.size()] >= least) continue;
-    least = changes[text.size()][name.size()];
-    best = name;
-  }
-  return best;
-}
-
-std::string suggestion(std::string_view text, const std::vector<std::string>& names) {
-  const std::string name = nearest(text, names);
-  return name.empty() ? "" : fmt::format("did you mean {}? ", name);
-}
-
 bool knows(std::string_view command, Commands commands) {
   const CommandRow* row = find_command(command);
   return row && (row->bit & commands) != 0;

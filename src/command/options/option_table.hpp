@@ -22,10 +22,6 @@ constexpr Commands of_training = of_load | of_bench;                  ///< comma
 constexpr Commands of_runs = of_training | of_links | of_loadtest;    ///< commands that measure or load
 constexpr Commands of_injections = of_runs & ~Commands{of_selftest};  ///< selftest defines its own injections
 
-/// The element of `names` with the smallest edit distance to `text`; empty if none is close.
-std::string nearest(std::string_view text, const std::vector<std::string>& names);
-/// "did you mean X? ", or empty.
-std::string suggestion(std::string_view text, const std::vector<std::string>& names);
 /// "burn, verify, .."
 std::string command_list();
 /// False for an unknown command.

@@ -507,7 +507,8 @@ std::string Run::light_load() const {
   const std::uint64_t total = platform_.device->info().memory_total_bytes;
   std::string reason = fixed_mix();
   if (reason.empty() && options_.burn.memory.fill.of(total) < total / 2)
-    reason = "--memory fills less than half";  // memory-resident GEMMs have room for small operands only
+    reason =
+        "less than half of the memory is filled";  // memory-resident GEMMs have room for small operands only
   return reason;
 }
 

@@ -61,7 +61,7 @@ inline constexpr KnownFigure work_figures[] = {
     {"items_per_second", "throughput", "items/s", Better::higher, OverRanks::sum},
     {"throughput_samples_per_second", "throughput", "samples/s", Better::higher, OverRanks::sum},
     {"samples_per_second", "throughput", "samples/s", Better::higher, OverRanks::sum},
-    {"giga_turns_per_second", "iteration rate", "Gturns/s", Better::higher, OverRanks::sum},
+    {"giga_turns_per_second", "iteration rate", "Giter/s", Better::higher, OverRanks::sum},
     {"tflops", "compute rate", "TFLOP/s", Better::higher, OverRanks::sum},
     {"step_ms", "step time", "ms", Better::lower, OverRanks::median},
     {"avg_iteration_time_ms", "iteration time", "ms", Better::lower, OverRanks::median},

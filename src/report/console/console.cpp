@@ -113,18 +113,19 @@ void Console::show_fault(const Record& record) {
   if (!value_at<bool>(record.body, "provisional").value_or(false)) ++faults_[rank];
   due_ = true;
   if (level_of(record) < style_.messages || ++fault_count_ > max_faults_shown) return;
-  print(messages_, coloured(style_.messages_colour, Colour::red, line(record)));
+  show_line(Colour::red, line(record));
   if (fault_count_ == max_faults_shown)
-    print(messages_, coloured(style_.messages_colour, Colour::red,
-                              "More faults are counted and listed in the journals only."));
+    show_line(Colour::red, "More faults are counted and listed in the journals only.");
 }
 
 void Console::show_notice(const Record& record) {
   const LogLevel level = level_of(record);
   const bool warning = level == LogLevel::warning;
   if (level < style_.messages || (style_.progress == ProgressStyle::none && !warning)) return;
-  print(messages_, warning ? coloured(style_.messages_colour, Colour::yellow, "Warning: " + line(record))
-                           : line(record));
+  if (warning)
+    show_line(Colour::yellow, "Warning: " + line(record));
+  else
+    print(messages_, line(record));
 }
 
 void Console::on_warning(const std::string& text) {
@@ -135,7 +136,14 @@ void Console::on_warning(const std::string& text) {
 
 void Console::show_event(const Record& record, Colour colour) {
   if (level_of(record) < style_.messages) return;
-  print(messages_, coloured(style_.messages_colour, colour, line(record)));
+  show_line(colour, line(record));
+}
+
+/// Wrapped in a terminal; in a pipe each record stays one line, or two for a fault.
+void Console::show_line(Colour colour, const std::string& text) {
+  erase_bar();  // gets the size of the terminal
+  const std::size_t columns = style_.terminal.empty() ? 0 : static_cast<std::size_t>(style_.size.columns);
+  print(messages_, coloured(style_.messages_colour, colour, wrapped_prose(text, columns)));
 }
 
 /// The record's line, with the node if there are several.

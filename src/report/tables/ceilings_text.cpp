@@ -58,7 +58,7 @@ std::vector<Group> groups_of(const Json& result) {
 
 std::string unit_text(const std::string& unit) {
   if (unit == "tflops") return "TFLOP/s";
-  if (unit == "giga_turns_per_second") return "Gturns/s";
+  if (unit == "giga_turns_per_second") return "Giter/s";
   return unit == "bus_gb_per_s" ? "bus GB/s" : "GB/s";
 }
 

@@ -53,7 +53,7 @@ PartReport report_of(const CeilingEntry& entry) {
 std::string line_of(const CeilingEntry& entry) {
   const std::vector<double> ratios = entry.ratios();
   if (ratios.empty()) return fmt::format("{}: failed: {}", entry.row.name, entry.failure);
-  constexpr const char* units[] = {"TFLOP/s", "GB/s", "GB/s (bus)", "Gturns/s"};
+  constexpr const char* units[] = {"TFLOP/s", "GB/s", "GB/s (bus)", "Giter/s"};
   const double scale = scale_of(entry.row.unit);
   std::string limit = entry.row.limit;
   std::replace(limit.begin(), limit.end(), '_', ' ');

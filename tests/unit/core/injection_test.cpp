@@ -73,6 +73,8 @@ TEST(ParseInjection, KnowsEveryKindOfTheContract) {
 
 TEST(ParseInjection, TheMessageNamesWhatIsWrong) {
   EXPECT_TRUE(refused("sabotage:rank=0,step=1").starts_with("'sabotage': no such kind of fault; use KIND:"));
+  EXPECT_NE(refused("gem:rank=0,step=1").find("no such kind of fault; did you mean gemm? use KIND:"),
+            std::string::npos);
   EXPECT_NE(refused("").find("one of weight gradient"), std::string::npos);
   EXPECT_TRUE(refused("weight").starts_with("'weight': rank is missing; use KIND:"));
   EXPECT_TRUE(refused("weight:rank=1").starts_with("'weight:rank=1': step is missing"));

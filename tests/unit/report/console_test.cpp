@@ -362,6 +362,28 @@ TEST_F(ConsoleTest, NoLineOfTheBarIsWiderThanTheTerminal) {
   for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 40u) << line;
 }
 
+TEST_F(ConsoleTest, AFaultIsWrappedInATerminalOnly) {
+  int master = -1, window = -1;
+  winsize size{.ws_row = 24, .ws_col = 60, .ws_xpixel = 0, .ws_ypixel = 0};
+  ASSERT_EQ(::openpty(&master, &window, nullptr, nullptr, &size), 0);
+  const auto lines_of_fault = [&](ConsoleStyle style) {
+    Console one = console(std::move(style));
+    one.on_start(starts(2));
+    messages_.str("");
+    (void)one.write(fixtures::fault(1, 40));
+    std::vector<std::string> lines;
+    std::istringstream stream(messages_.str());
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+  };
+  EXPECT_EQ(lines_of_fault({}).size(), 2u);
+  const std::vector<std::string> wrapped = lines_of_fault({.terminal = ::ttyname(window)});
+  EXPECT_GT(wrapped.size(), 2u);
+  for (const std::string& line : wrapped) EXPECT_LE(line.size(), 60u) << line;
+  ::close(window);
+  ::close(master);
+}
+
 TEST_F(ConsoleTest, TheBarFollowsItsWindow) {
   int master = -1, window = -1;
   winsize size{.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
