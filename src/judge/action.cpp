@@ -137,11 +137,12 @@ Json to_json(Action action, int rank) {
           {"rank", rank < 0 ? Json() : Json(rank)}};
 }
 
-Json none_since_injected(Action action) {
+Json none_since_injected(Action action, int rank) {
   Json none = to_json(Action::none, -1);
   if (action != Action::none)
-    none["text"] = fmt::format("none, the fault was injected; after a real one: {}",
-                               action_rows[static_cast<std::size_t>(action)].text);
+    none["text"] = fmt::format("none, the fault was injected; after a real one: {}{}",
+                               action_rows[static_cast<std::size_t>(action)].text,
+                               rank < 0 ? "" : fmt::format(" (rank {})", rank));
   return none;
 }
 

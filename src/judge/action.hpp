@@ -31,6 +31,7 @@ constexpr Action action_of_loss = Action::check_node;
 /// {name, text, command, rank}. `rank` is the rank with the evidence, -1 for none (null).
 Json to_json(Action action, int rank);
 /// The action none, with the action that the same evidence would recommend without --inject in its text.
-Json none_since_injected(Action action);
+/// `rank`: with the evidence, -1 for none.
+Json none_since_injected(Action action, int rank);
 
 }  // namespace egt

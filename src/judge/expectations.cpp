@@ -245,14 +245,15 @@ std::vector<Deviation> check_inventory(const Json& expected, const Json& invento
                      .is_usual = !expected.contains("gpus")});
   for (const ExpectationRow& row : expectation_rows) {
     if (row.source == Source::node) {
-      std::vector<std::string> missing;
-      for (const Json& address : member(inventory, "not_shown"))
-        if (row.key == std::string_view("gpus")) missing.push_back(address.get<std::string>());
+      std::vector<std::string> notes;
+      if (row.key == std::string_view("gpus")) {
+        for (const Json& address : member(inventory, "not_shown"))
+          notes.push_back(address.get<std::string>() + " on the PCI bus without an answer");
+        if (const std::string error = text_at(inventory, "driver_error"); !error.empty())
+          notes.push_back(error);
+      }
       check_row(row, expected, inventory, "",
-                missing.empty()
-                    ? ""
-                    : fmt::format(" ({} on the PCI bus without an answer)", fmt::join(missing, ", ")),
-                all);
+                notes.empty() ? "" : fmt::format(" ({})", fmt::join(notes, ", ")), all);
     }
     if (row.source != Source::gpu) continue;
     for (const Json& gpu : member(inventory, "gpu"))

@@ -128,7 +128,7 @@ class Nodes {
   /// Injected faults recommend nothing about the hardware.
   Json action_of(const Node& node, std::string_view verdict) const {
     if (verdict == "pass") return to_json(Action::none, -1);
-    if (is_injected_) return none_since_injected(is_selftest_ ? Action::none : node.action);
+    if (is_injected_) return none_since_injected(is_selftest_ ? Action::none : node.action, node.action_rank);
     return verdict == "unknown" ? to_json(unfinished_, -1) : to_json(node.action, node.action_rank);
   }
 

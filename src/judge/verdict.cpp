@@ -386,7 +386,7 @@ std::optional<int> environment_code(const Evidence& evidence) {
 
 /// scripts/run.sh sends SIGUSR1 when it gets Ctrl-C or SIGTERM.
 std::string signal_words(const std::string& signal) {
-  return signal == "SIGUSR1" ? "a stop request (SIGUSR1)" : signal;
+  return signal == "SIGUSR1" ? "a stop request (SIGUSR1, as from scripts/run.sh after Ctrl-C)" : signal;
 }
 
 std::string signal_reason(const Evidence& evidence) {

@@ -3,7 +3,7 @@ import re
 
 from program import *
 
-FAULT, WRONG_USAGE = 1, 2
+FAULT, WRONG_USAGE, INCOMPLETE = 1, 2, 4
 
 
 class Reproduce(ProgramTest):
@@ -33,7 +33,7 @@ class Reproduce(ProgramTest):
         self.assertEqual(accused["failed"], accused["of"])
         self.assertGreater(min(accused["of"], peer["of"]), 0)
         for one, rank in (accused, 1), (peer, 0):
-            self.assertIn(f"failed {one['failed']} of {one['of']} on rank {rank} (host): extreme_gpu_trainer reproduce run/reproduce/", ended.stdout + ended.stderr)
+            self.assertIn(f"failed {one['failed']} of {one['of']} on rank {rank} (host); to repeat: mpirun --quiet -np 2 extreme_gpu_trainer reproduce run/reproduce/", ended.stdout + ended.stderr)
         file = self.folder / "run" / fault["reproducer"]
         for _ in range(2):
             done = self.run_program("reproduce", file, ranks=2)
@@ -41,7 +41,8 @@ class Reproduce(ProgramTest):
             self.assertEqual(done.returncode, FAULT)
             self.assertIn("The fault was injected, so it strikes only on rank 1.", done.stdout)
         done = self.run_program("reproduce", file)
-        self.assertEqual((self.counts(done), done.returncode), ({0: (0, 100)}, 0), "of one rank, which is not rank 1")
+        self.assertEqual((self.counts(done), done.returncode), ({0: (0, 100)}, INCOMPLETE), "of one rank, which is not rank 1")
+        self.assertIn("Incomplete: the device of the fault, rank 1, is not among the tested ones; start with mpirun --quiet -np 2.\n", done.stdout)
         before = self.result()["faults"]
         self.run_program("report", "run")
         self.assertEqual(self.result()["faults"], before, "the counts are in the journals")
@@ -61,10 +62,10 @@ class Reproduce(ProgramTest):
                 self.check_refused(unusual, "is no reproducer: ")
         unusual.unlink()
         self.check_refused(unusual, "No such file or directory")
-        self.check_refused(self.folder, "is no regular file")
+        self.check_refused(self.folder, "is no regular file; name a file of DIR/reproduce/")
         self.check_refused("", "name a file")
         unusual.write_text(text)
-        self.assertEqual(self.run_program("reproduce", unusual).returncode, 0)
+        self.assertEqual(self.run_program("reproduce", unusual).returncode, INCOMPLETE)
 
     def check_refused(self, path, why):
         done = self.run_program("reproduce", path)

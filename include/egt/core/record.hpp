@@ -51,9 +51,9 @@ struct Fault {
   std::string part = {};         ///< part of the run, as `PartReport::name`; empty: the device
   std::string where;             ///< tensor, layer, block or file, as text
   std::uint64_t offset = 0;      ///< bytes from the start of `where`
-  std::string expected;          ///< hexadecimal
+  std::string expected;          ///< hexadecimal; "digest 0x.." where results are compared by digests
   std::string actual;
-  std::string xor_mask;
+  std::string xor_mask;     ///< wrong bits; empty: unknown, as of digests
   std::uint64_t count = 1;  ///< number of elements that differ
   Json map;                 ///< known wrong positions, if there are several: see `error_map`
   Blame blame = Blame::certain;

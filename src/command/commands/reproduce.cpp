@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "command/commands.hpp"
@@ -36,7 +37,7 @@ Result<Reproducer> share_file(const std::string& path, Control& control) {
   if (control.place().rank == 0) {
     auto read = read_regular_file(path, max_reproducer_bytes);
     if (read.ok()) own = parse_file(path, text = std::move(read.value())).status();
-    if (!read.ok()) own = wrong_file(path, read.status().what());
+    if (!read.ok()) own = wrong_file(path, read.status().what() + "; name a file of DIR/reproduce/");
   }
   EGT_TRY(agree(control, own));
   EGT_TRY_ASSIGN(text, control.broadcast(text));
@@ -57,6 +58,15 @@ std::string describe(const Reproducer& one) {
   return text;
 }
 
+/// Peers that compute correctly say nothing about the device of the fault.
+std::string not_tested(const Reproducer& one, int ranks) {
+  const int rank = value_at<int>(one.fault, "rank").value_or(-1);
+  const std::string uuid = text_at(one.fault, "device_uuid");
+  return fmt::format("Incomplete: the device of the fault, {}, is not among the tested ones{}.\n",
+                     uuid.empty() ? fmt::format("rank {}", rank) : printable(uuid),
+                     rank < ranks ? "" : fmt::format("; start with mpirun --quiet -np {}", rank + 1));
+}
+
 std::string device_text(const DeviceInfo& info) {
   return info.backend == "host" ? fmt::format("host ({})", info.name)
                                 : fmt::format("GPU {} ({}, {})", info.index, info.name, info.uuid);
@@ -73,17 +83,20 @@ Result<int> run_reproduce(const Options& options, MpiSession&, Control& control,
   EGT_TRY(agree(control, device.status()));
   const DeviceInfo& info = device.value()->info();
   EGT_TRY(refuse_shared_devices(control, info));
-  const auto counts =
-      repeat(*device.value(), reproducer, is_accused(reproducer, info, rank), {.seconds = max_seconds});
+  const bool accused = is_accused(reproducer, info, rank);
+  const auto counts = repeat(*device.value(), reproducer, accused, {.seconds = max_seconds});
   EGT_TRY(agree(control, counts.status()));
   EGT_TRY_ASSIGN(const auto lines, control.gather(fmt::format("{} on rank {}, {}\n", to_text(counts.value()),
                                                               rank, device_text(info))));
+  EGT_TRY_ASSIGN(const auto is_there, all_gather(control, accused ? "1" : "0"));
+  const bool is_tested = std::find(is_there.begin(), is_there.end(), "1") != is_there.end();
   if (rank == 0) fmt::print("{}", describe(reproducer));
   for (const std::string& line : lines) fmt::print("{}", line);
+  if (rank == 0 && !is_tested) fmt::print("{}", not_tested(reproducer, control.place().size));
   EGT_TRY_ASSIGN(const auto failed, all_gather(control, std::to_string(counts.value().failed)));
   const bool has_failed =
       std::any_of(failed.begin(), failed.end(), [](const std::string& one) { return one != "0"; });
-  return has_failed ? exit_code::fault : exit_code::pass;
+  return has_failed ? exit_code::fault : is_tested ? exit_code::pass : exit_code::incomplete;
 }
 
 }  // namespace egt

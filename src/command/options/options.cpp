@@ -113,15 +113,16 @@ Status take_command(const Rules& rules, const std::vector<std::string>& rest, Op
 }
 
 /// Reads a file or a pipe (such as the shell's `<(..)`), without the byte order mark of some editors.
-Result<std::string> read_text(const std::string& path, std::string_view option = "config") {
+/// `option`: named in errors, "--config FILE: "; empty where the caller names it.
+Result<std::string> read_text(const std::string& path, std::string_view option) {
+  const std::string place = option.empty() ? "" : fmt::format("--{} {}: ", option, printable(path));
   std::ifstream file(path, std::ios::binary);
   std::string text(largest_config + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file && !file.eof())
-    return wrong(fmt::format("--{} {}: cannot be read; name a readable TOML file", option, printable(path)));
+  if (!file && !file.eof()) return wrong(place + "cannot be read; name a readable TOML file");
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > largest_config || text.find('\0') != std::string::npos)
-    return wrong(fmt::format("--{} {}: is no TOML file", option, printable(path)));
+    return wrong(place + "is no TOML file");
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
   if (text.starts_with(byte_order_mark)) text.erase(0, byte_order_mark.size());
   return text;
@@ -180,7 +181,7 @@ Status read_config(const Rules& rules, const Options& options, GivenByName& give
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
     return wrong(fmt::format("--config {}: is a directory; name a TOML file", printable(path)));
-  EGT_TRY_ASSIGN(const std::string text, read_text(path));
+  EGT_TRY_ASSIGN(const std::string text, read_text(path, "config"));
   return read_toml(rules, text, fmt::format("--config {}: ", printable(path)), options, given);
 }
 
@@ -373,7 +374,7 @@ Result<Json> read_expectations(const std::string& name) {
       std::find_if(known.begin(), known.end(), [&](auto& one) { return one.name == to_lower(name); });
   std::string text = node != known.end() ? node->text : std::string();
   if (text.empty()) {
-    EGT_TRY_ASSIGN(text, read_text(name, "expect"));
+    EGT_TRY_ASSIGN(text, read_text(name, ""));
   }
   std::istringstream stream(text);
   std::vector<CLI::ConfigItem> items;

@@ -110,7 +110,10 @@ void Console::on_verdict(const Verdict& verdict, const Json& result, const std::
 void Console::show_fault(const Record& record) {
   const int rank = value_at<int>(record.body, "rank").value_or(-1);
   // Provisional faults are not counted, since a final one follows.
-  if (!value_at<bool>(record.body, "provisional").value_or(false)) ++faults_[rank];
+  if (value_at<bool>(record.body, "provisional").value_or(false))
+    has_provisional_ = true;
+  else
+    ++faults_[rank];
   due_ = true;
   if (level_of(record) < style_.messages || ++fault_count_ > max_faults_shown) return;
   show_line(Colour::red, line(record));
@@ -215,8 +218,8 @@ void Console::print_status() {
   if (progress_.empty() || starts_.empty()) return;
   std::uint64_t faults = 0;
   for (const auto& [rank, count] : faults_) faults += count;
-  print(messages_,
-        status_line(progress_time_, start_of(progress_.begin()->first), progress_, last_epoch_, faults));
+  print(messages_, status_line(progress_time_, start_of(progress_.begin()->first), progress_, last_epoch_,
+                               faults, has_provisional_));
   drawn_ = seconds_();
   due_ = false;
 }

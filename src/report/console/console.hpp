@@ -73,6 +73,7 @@ class Console : public Sink {
   std::map<int, Json> progress_;         // last body of each rank
   double progress_time_ = 0;             // of the last one, in seconds since 1970
   std::map<int, std::uint64_t> faults_;  // by rank; -1: unknown rank
+  bool has_provisional_ = false;         // a fault that was not located when it was reported
   std::uint64_t fault_count_ = 0, injection_count_ = 0;
   std::string last_epoch_;
   std::vector<int> bar_columns_;  // width of each bar line on the screen

@@ -1,7 +1,9 @@
 #include "report/console/console_text.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -127,20 +129,35 @@ std::string epoch_text(const Json& epoch, std::size_t ranks) {
   return figures.empty() ? text : fmt::format("{}: {}", text, fmt::join(figures, ", "));
 }
 
+/// " (bit 20)" or " (3 bits)"; empty: the wrong bits are unknown.
+std::string bits_text(const Json& fault) {
+  const std::string text = text_at(fault, "xor");
+  std::string_view digits = text;
+  std::uint64_t mask = 0;
+  if (!digits.starts_with("0x")) return "";
+  digits.remove_prefix(2);
+  if (!parse_whole(digits, mask, 16) || mask == 0) return "";
+  return std::has_single_bit(mask) ? fmt::format(" (bit {})", std::countr_zero(mask))
+                                   : fmt::format(" ({} bits)", std::popcount(mask));
+}
+
 std::string fault_text(const Record& record, const Json& start, bool name_host) {
   const Json& fault = record.body;
   const auto rank = value_at<int>(fault, "rank");
+  std::vector<std::string> suspects;
+  for (const Json& suspect : member(fault, "suspects")) suspects.push_back(one_line(suspect));
   const std::string device = !start.is_null() ? device_identity(identity_of(start), name_host)
                              : rank           ? fmt::format("on rank {}", *rank)
-                                              : "on an unknown device";
+                             : suspects.empty()
+                                 ? "on an unknown device"
+                                 : fmt::format("on one of ranks {}", fmt::join(suspects, ", "));
   std::string what = text_at(fault, "kind");
   if (!text_at(fault, "where").empty()) what += " in " + text_at(fault, "where");
   std::vector<std::string> details;
   if (value_at<bool>(fault, "provisional").value_or(false)) details.emplace_back("not located yet");
   if (rank && !start.is_null()) details.push_back(fmt::format("rank {}", *rank));
-  std::vector<std::string> suspects;
-  for (const Json& suspect : member(fault, "suspects")) suspects.push_back(one_line(suspect));
-  if (!suspects.empty()) details.push_back(fmt::format("one of ranks {}", fmt::join(suspects, ", ")));
+  if (!suspects.empty() && (rank || !start.is_null()))
+    details.push_back(fmt::format("one of ranks {}", fmt::join(suspects, ", ")));
   if (const auto step = value_at<std::int64_t>(fault, "step").value_or(-1); step >= 0)
     details.push_back(fmt::format("step {}", step));
   if (const auto byte = value_at<std::uint64_t>(fault, "offset").value_or(0); byte > 0)
@@ -149,7 +166,7 @@ std::string fault_text(const Record& record, const Json& start, bool name_host) 
   if (count > 1) details.push_back(fmt::format("{} elements", count));
   const std::string expected = text_at(fault, "expected"), actual = text_at(fault, "actual");
   if (!expected.empty() || !actual.empty())
-    details.push_back(fmt::format("expected {}, actual {}", expected, actual));
+    details.push_back(fmt::format("expected {}, actual {}{}", expected, actual, bits_text(fault)));
   details.push_back(
       fmt::format("detected by {}, blame {}", text_at(fault, "detector"), text_at(fault, "blame")));
   return fmt::format("FAULT {}: {}\n  {}", device, what, fmt::join(details, ", "));
@@ -252,7 +269,7 @@ std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& p
 }
 
 std::string status_line(double time, const Json& start, const std::map<int, Json>& progress,
-                        const std::string& epoch, std::uint64_t faults) {
+                        const std::string& epoch, std::uint64_t faults, bool is_locating) {
   if (progress.empty()) return "";
   const Json& first = progress.begin()->second;
   std::string text = utc_at(time) + " " + status_text(fraction_done(start, first), first);
@@ -261,6 +278,7 @@ std::string status_line(double time, const Json& start, const std::map<int, Json
   for (const auto& [rank, body] : progress)
     if (const auto celsius = current(body, "temperature_c")) hottest = std::max(hottest, celsius);
   if (hottest) text += fmt::format(", hottest {:.0f} C", *hottest);
+  if (is_locating && faults == 0) return text + ", 1 fault, not located yet";
   return fmt::format("{}, {}", text, counted(faults, "fault"));
 }
 

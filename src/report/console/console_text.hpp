@@ -46,9 +46,9 @@ double fraction_done(const Json& start, const Json& progress);
 /// "[####----] 42 %  21 s elapsed, 29 s left, step 120", fitted to the terminal's width.
 std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& progress);
 /// "2026-01-31T23:59:59.123Z  42 %  21 s elapsed, 29 s left, step 120, EXTREME EPOCH 3 .., 0 faults"; `time`
-/// in seconds since 1970, `progress` by rank.
+/// in seconds since 1970, `progress` by rank. `is_locating`: a fault was reported before it was located.
 std::string status_line(double time, const Json& start, const std::map<int, Json>& progress,
-                        const std::string& epoch, std::uint64_t faults);
+                        const std::string& epoch, std::uint64_t faults, bool is_locating);
 std::string row_header();
 /// Utilization, memory, temperature, power, TFLOP/s, verified bytes and faults of one rank.
 std::string row_text(const std::string& label, const Json& start, const Json& progress, std::uint64_t faults);

@@ -155,10 +155,11 @@ void report_repetitions(Environment& environment, const std::string& file, const
   environment.records.emit(
       RecordKind::notice, -1,
       {{"level", "info"},
-       {"text", fmt::format("{} on rank {} ({}): extreme_gpu_trainer reproduce {}/{}", to_text(counts),
-                            environment.place.rank,
+       {"text", fmt::format("{} on rank {} ({}); to repeat: mpirun --quiet -np {} extreme_gpu_trainer "
+                            "reproduce {}/{}",
+                            to_text(counts), environment.place.rank,
                             info.backend == "host" ? "host" : fmt::format("GPU {}", info.index),
-                            environment.directory, file)},
+                            environment.place.size, environment.directory, file)},
        {"reproducer", file},
        {"failed", counts.failed},
        {"of", counts.of}});

@@ -114,9 +114,8 @@ Status VoteWorkload::judge(const std::stop_token& stop) {
     Fault fault = fault_of(environment_, "multiprocessor", "multiprocessor vote", name(), step_);
     fault.where = place_of(one);
     fault.count = one.answers;
-    fault.expected = fmt::format("0x{:016x}", one.expected);
-    fault.actual = fmt::format("0x{:016x}", one.actual);
-    fault.xor_mask = fmt::format("0x{:016x}", one.expected ^ one.actual);
+    fault.expected = fmt::format("digest 0x{:016x}", one.expected);
+    fault.actual = fmt::format("digest 0x{:016x}", one.actual);
     if (std::string file = reproducers_.emit(fault, UnitVote::name, to_json(vote_)); !file.empty())
       files.push_back(std::move(file));
   }

@@ -144,6 +144,14 @@ TEST(Expectations, AGpuThatDoesNotRespondIsAViolationOfTheirNumber) {
   EXPECT_THAT(keys_of(check_inventory({{"gpus", 8}}, node)), ElementsAre("gpus"));
 }
 
+TEST(Expectations, WithoutADriverTheReasonIsGiven) {
+  Json node = healthy_node();
+  node.update({{"gpus", 0}, {"gpu", Json::array()}, {"driver_error", "no NVML: install the NVIDIA driver"}});
+  const auto found = check_inventory({{"gpus", 8}}, node);
+  ASSERT_EQ(keys_of(found), std::vector<std::string>{"gpus"});
+  EXPECT_THAT(found[0].text, HasSubstr("gpus is 0, expected 8 (no NVML: install the NVIDIA driver): "));
+}
+
 TEST(Expectations, BadFilesAreRefused) {
   Json expected;
   EXPECT_THAT(add_expectation(expected, "nvlink", "18"),

@@ -197,6 +197,7 @@ TEST(NodeVerdicts, InjectedFaultsRecommendNothing) {
   EXPECT_EQ(actions_of(result), (Verdicts{"none", "none", "none"}));
   const auto words = [&] { return node_verdicts(result, true)[1]["action"]["text"].get<std::string>(); };
   EXPECT_EQ(words().find("none, the fault was injected; after a real one: reset the GPU"), 0u) << words();
+  EXPECT_NE(words().find(" (rank 2)"), std::string::npos) << words();
   result["command"] = "selftest";
   EXPECT_EQ(words(), "nothing to do") << "selftest injects hundreds";
   result["command"] = "burn";

@@ -187,6 +187,22 @@ TEST_F(ConsoleTest, AFaultThatIsToldBeforeItIsLocatedSaysSo) {
   EXPECT_THAT(messages_.str(), HasSubstr("\n  not located yet, rank 1, step 40"));
 }
 
+TEST_F(ConsoleTest, AFaultThatIsNotLocatedYetIsInTheProgress) {
+  Console one = console({.progress = ProgressStyle::lines});
+  one.on_start(starts(2));
+  const auto last_line = [&](Record fault, bool is_provisional) {
+    if (is_provisional) fault.body["provisional"] = true;
+    (void)one.write(fault);
+    messages_.str("");
+    for (int rank = 0; rank < 2; ++rank) (void)one.write(fixtures::progress(rank));
+    now_ += 60;
+    (void)one.flush();
+    return messages_.str();
+  };
+  EXPECT_THAT(last_line(fixtures::fault(-1, 40), true), testing::EndsWith(", 1 fault, not located yet\n"));
+  EXPECT_THAT(last_line(fixtures::fault(1, 40), false), testing::EndsWith(", 1 fault\n"));
+}
+
 TEST_F(ConsoleTest, AFaultBeginsWithItsDevice) {
   Console one = console({});
   std::vector<Json> bodies = starts(3);
@@ -197,9 +213,10 @@ TEST_F(ConsoleTest, AFaultBeginsWithItsDevice) {
   one.on_start(bodies);
   const std::string before = results_.str();
   (void)one.write(fixtures::fault(1, 40));
-  EXPECT_EQ(messages_.str(),
-            "FAULT GPU 1, UUID GPU-1, PCI 00000000:18:00.0, serial 1650: memory in block 3\n"
-            "  rank 1, step 40, byte 4096, expected 0x0, actual 0x1, detected by patrol, blame certain\n");
+  EXPECT_EQ(
+      messages_.str(),
+      "FAULT GPU 1, UUID GPU-1, PCI 00000000:18:00.0, serial 1650: memory in block 3\n"
+      "  rank 1, step 40, byte 4096, expected 0x0, actual 0x1 (bit 0), detected by patrol, blame certain\n");
   EXPECT_EQ(results_.str(), before);
   messages_.str("");
   Record of_step = fixtures::fault(1, 40);
@@ -213,8 +230,7 @@ TEST_F(ConsoleTest, AFaultBeginsWithItsDevice) {
   EXPECT_THAT(messages_.str(), HasSubstr("FAULT CPU 2 (AMD EPYC): memory in block 3\n  rank 2, step 40,"));
   EXPECT_THAT(messages_.str(), HasSubstr("FAULT on rank 7: memory in block 3\n  step 40,"))
       << "no start record";
-  EXPECT_THAT(messages_.str(),
-              HasSubstr("FAULT on an unknown device: memory in block 3\n  one of ranks 0, 2,"));
+  EXPECT_THAT(messages_.str(), HasSubstr("FAULT on one of ranks 0, 2: memory in block 3\n  step 40,"));
 }
 
 TEST_F(ConsoleTest, EachStreamHasColoursOfItsOwn) {

@@ -103,7 +103,7 @@ TEST_F(LogFileTest, ARunIsToldFromStartToEnd) {
           "1970-01-01T00:16:49.000Z error rank 1: Injected on rank 1, step 20: memory, bits 0x00000080 "
           "(weights of layer 3)",
           "1970-01-01T00:16:50.000Z error rank 0: FAULT GPU 1 on node1, UUID GPU-1: memory in block 3; "
-          "rank 1, step 40, byte 4096, expected 0x0, actual 0x1, detected by patrol, blame certain",
+          "rank 1, step 40, byte 4096, expected 0x0, actual 0x1 (bit 0), detected by patrol, blame certain",
           "1970-01-01T00:17:10.500Z debug rank 1: step 100, 30 s elapsed, 5.00 GB verified, 402 TFLOP/s, "
           "600 W",
           "1970-01-01T00:17:40.000Z info rank 0: ended (signal): step 100, 30 s elapsed, 5.00 GB "

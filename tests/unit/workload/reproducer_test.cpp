@@ -158,7 +158,7 @@ TEST(Reproducer, OfAGemmHasTheOperandsOfTheRun) {
   digests.reserve(1);
   EXPECT_EQ(world.repeated(*device, faults[0]["reproducer"], false, 1), "failed 0 of 1");
   EXPECT_THAT((std::vector<std::string>{faults[0]["expected"], faults[0]["actual"]}),
-              Contains("0x" + to_string(digests.at(0))));
+              Contains("digest 0x" + to_string(digests.at(0))));
 }
 
 /// Sines and exponentials with a wrong last word in one of both runs, as long as it is broken.
@@ -234,7 +234,7 @@ TEST(Reproducer, OfSinesHasTheOperandsOfTheRun) {
       });
   EXPECT_EQ(world.repeated(*device, faults[0]["reproducer"], false, 1), "failed 0 of 1");
   EXPECT_THAT((std::vector<std::string>{faults[0]["expected"], faults[0]["actual"]}),
-              Contains("0x" + to_string(digest)));
+              Contains("digest 0x" + to_string(digest)));
 }
 
 TEST(Reproducer, RareAndTinyErrorsAreCounted) {

@@ -195,7 +195,8 @@ TEST(Vote, AWrongAnswerNamesTheVoterAndTheUnit) {
   EXPECT_EQ(faults[0]["blame"], "certain");
   EXPECT_EQ(faults[0]["rank"], 3);
   EXPECT_EQ(faults[0]["step"], 12);
-  EXPECT_EQ(faults[0]["xor"], "0x0000000000000008");
+  EXPECT_THAT(faults[0]["expected"].get<std::string>(), testing::StartsWith("digest 0x"));
+  EXPECT_EQ(faults[0]["xor"], "") << "digests that differ say nothing about the wrong bits";
   EXPECT_THAT(vote.report().failure, HasSubstr("1 wrong answer in the multiprocessor vote"));
 }
 
