@@ -17,6 +17,7 @@
 #include "report/console/console_style.hpp"
 #include "report/fleet/fleet.hpp"
 #include "report/history/history_files.hpp"
+#include "report/tables/text_table.hpp"
 
 namespace egt {
 namespace {
@@ -69,9 +70,18 @@ bool is_page(const std::string& output) {
   return output.ends_with(".html");
 }
 
+/// Of standard output; 0: no limit.
+std::size_t terminal_columns() {
+  const ConsoleStyle style = detect_console_style(ProgressStyle::none);
+  return style.results_terminal.empty()
+             ? style.results_columns
+             : static_cast<std::size_t>(terminal_size(style.results_terminal).columns);
+}
+
 /// Shows the text, and writes `content` to `output` if it is named. If one of the two fails, the other is
 /// done all the same.
 Status show(std::string text, const std::string& output, const std::function<std::string()>& content) {
+  text = wrapped_prose(text, terminal_columns());
   Status written;
   if (!output.empty()) {
     written = write_atomically(output, content());
@@ -127,11 +137,7 @@ Result<int> compare_fleet(const Options& options) {
   const std::string& output = options.common.output;
   EGT_TRY(check_output(output, inputs));
   const Fleet fleet = fleet_of(files, options.compare.comparison.tolerance);
-  const ConsoleStyle style = detect_console_style(ProgressStyle::none);
-  const auto columns = style.results_terminal.empty()
-                           ? style.results_columns
-                           : static_cast<std::size_t>(terminal_size(style.results_terminal).columns);
-  EGT_TRY(show(fleet_text(fleet, columns), output,
+  EGT_TRY(show(fleet_text(fleet, terminal_columns()), output,
                [&] { return is_page(output) ? fleet_page(fleet) : result_text(fleet_json(fleet)); }));
   return fleet.exit_code;
 }

@@ -128,7 +128,7 @@ void Console::show_notice(const Record& record) {
   if (warning)
     show_line(Colour::yellow, "Warning: " + line(record));
   else
-    print(messages_, line(record));
+    show_line(std::nullopt, line(record));
 }
 
 void Console::on_warning(const std::string& text) {
@@ -143,10 +143,11 @@ void Console::show_event(const Record& record, Colour colour) {
 }
 
 /// Wrapped in a terminal; in a pipe each record stays one line, or two for a fault.
-void Console::show_line(Colour colour, const std::string& text) {
+void Console::show_line(std::optional<Colour> colour, const std::string& text) {
   erase_bar();  // gets the size of the terminal
   const std::size_t columns = style_.terminal.empty() ? 0 : static_cast<std::size_t>(style_.size.columns);
-  print(messages_, coloured(style_.messages_colour, colour, wrapped_prose(text, columns)));
+  const std::string lines = wrapped_prose(text, columns);
+  print(messages_, colour ? coloured(style_.messages_colour, *colour, lines) : lines);
 }
 
 /// The record's line, with the node if there are several.

@@ -48,7 +48,7 @@ class Console : public Sink {
   void show_fault(const Record& record);
   void show_notice(const Record& record);
   void show_event(const Record& record, Colour colour);
-  void show_line(Colour colour, const std::string& text);
+  void show_line(std::optional<Colour> colour, const std::string& text);
   void show_epoch(const Record& record);
   void note_progress(const Record& record);
   const ConsoleStyle& style_with_columns();

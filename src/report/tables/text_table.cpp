@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -115,14 +116,62 @@ std::string wrapped(std::string_view text, std::size_t columns, std::size_t inde
   return all;
 }
 
+namespace {
+
+/// A table of `table_text` that is wider than the terminal, in parts one below the other. Each starts with
+/// the first column, or with as many as distinguish the rows.
+std::string stacked(const std::vector<std::string_view>& table, std::size_t columns) {
+  std::string all;
+  std::vector<std::size_t> bars;
+  if (table.size() > 1)
+    for (std::size_t i = 0; i < table[1].size(); ++i)
+      if (table[1][i] == '|') bars.push_back(i);
+  const bool is_aligned = std::all_of(table.begin(), table.end(), [&](std::string_view line) {
+    return line.size() == table.back().size() &&
+           std::all_of(bars.begin(), bars.end(), [&](std::size_t bar) { return line[bar] == '|'; });
+  });
+  if (bars.size() < 3 || !is_aligned || table[1].size() <= columns) {
+    for (const std::string_view line : table) all += std::string(line) + '\n';
+    return all;
+  }
+  std::size_t keys = 1;
+  const auto is_unique = [&] {
+    std::set<std::string_view> seen;
+    return std::all_of(table.begin(), table.end(),
+                       [&](std::string_view line) { return seen.insert(line.substr(0, bars[keys])).second; });
+  };
+  while (keys + 2 < bars.size() && !is_unique()) ++keys;
+  const auto width_of = [&](std::size_t column) { return bars[column + 1] - bars[column]; };
+  for (std::size_t first = keys, end = keys; end + 1 < bars.size(); first = end) {
+    std::size_t width = bars[keys] + 1;
+    do width += width_of(end++);
+    while (end + 1 < bars.size() && width + width_of(end) <= columns);
+    if (first > keys) all += '\n';
+    for (const std::string_view line : table)
+      all += fmt::format("{}{}\n", line.substr(0, bars[keys] + 1),
+                         line.substr(bars[first] + 1, bars[end] - bars[first]));
+  }
+  return all;
+}
+
+}  // namespace
+
 std::string wrapped_prose(std::string_view text, std::size_t columns) {
   if (columns == 0) return std::string(text);
   std::string all;
-  while (!text.empty()) {
-    const std::size_t length = std::min(text.find('\n'), text.size() - 1) + 1;
+  std::vector<std::string_view> table;
+  while (!text.empty() || !table.empty()) {
+    const std::size_t length = text.empty() ? 0 : std::min(text.find('\n'), text.size() - 1) + 1;
     const std::string_view line = text.substr(0, length);
-    all += line.find('|') != line.npos ? std::string(line) : wrapped(line, columns, 4);
     text.remove_prefix(length);
+    if (line.ends_with("|\n")) {
+      table.push_back(line.substr(0, length - 1));
+      continue;
+    }
+    all += stacked(table, columns);
+    table.clear();
+    const std::size_t bar = line.rfind(" | ");  // the last cell is text
+    all += wrapped(line, columns, bar == line.npos ? 4 : bar + 3);
   }
   return all;
 }

@@ -32,7 +32,8 @@ std::string titled_table(const std::string& title, std::vector<Row> rows);
 /// Words and lines of a text, in lines of at most `columns` if its words allow that. The first line starts at
 /// column `at`, all lines that do not begin one of the text are indented.
 std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent, std::size_t at = 0);
-/// The same of all lines but those of tables. `columns`: width of the terminal; 0: no limit.
+/// The same of all lines, but tables that do not fit are divided into parts below each other, each with the
+/// columns that name its rows. `columns`: width of the terminal; 0: no limit.
 std::string wrapped_prose(std::string_view text, std::size_t columns);
 
 }  // namespace egt

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "report/tables/summary.hpp"
+#include "report/tables/text_table.hpp"
 #include "tests/support/record_fixtures.hpp"
 
 namespace egt {
@@ -19,6 +20,29 @@ Json gpu(int rank) {
           {"hostname", "node" + std::to_string(rank / 8)},
           {"backend", "cuda"},
           {"device", {{"index", rank % 8}, {"name", "NVIDIA H200"}}}};
+}
+
+TEST(WrappedProse, ATableIsDividedBelowTheColumnsThatNameItsRows) {
+  const std::string table = table_text({{"Test", "Device", "ms", "GB/s", "Clock"},
+                                        {"mlp", "rank 0", "1.5", "20", "1980 MHz"},
+                                        {"mlp", "rank 1", "2.5", "30", "1980 MHz"}});
+  EXPECT_EQ(wrapped_prose(table, 80), table);
+  EXPECT_EQ(wrapped_prose("Title of it\n" + table + "End\n", 31),
+            "Title of it\n"
+            "| Test | Device |  ms | GB/s |\n"
+            "|------|-------:|----:|-----:|\n"
+            "| mlp  | rank 0 | 1.5 |   20 |\n"
+            "| mlp  | rank 1 | 2.5 |   30 |\n"
+            "\n"
+            "| Test | Device |    Clock |\n"
+            "|------|-------:|---------:|\n"
+            "| mlp  | rank 0 | 1980 MHz |\n"
+            "| mlp  | rank 1 | 1980 MHz |\n"
+            "End\n");
+  EXPECT_EQ(wrapped_prose("  Collective | YES | every element of it\n", 30),
+            "  Collective | YES | every\n"
+            "                     element\n"
+            "                     of it\n");
 }
 
 /// A passed burn with every value that the table shows.
