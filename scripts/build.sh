@@ -44,8 +44,28 @@ quietly() {
   exit "$code"
 }
 
-if [[ ! -x build/extreme_gpu_trainer ]]; then echo "build.sh: building; the first time this takes up to 10 min on 2 cores" >&2; fi
+if [[ ! -x build/extreme_gpu_trainer ]]; then echo "build.sh: building; the first time this takes about 5 min on 2 cores" >&2; fi
 report_progress >&2 7>&- &
 trap 'kill $! 2>/dev/null; rm -f "$log"' EXIT
-quietly cmake --preset "$preset" -DEGT_TESTS=$tests
+
+# Prints what decides which compiler and libraries CMake finds: installed packages, files installed by hand, the GPUs.
+environment() {
+  local nvcc
+  nvcc=$(command -v nvcc) || true
+  echo "$PATH ${CC-} ${CXX-} ${CUDACXX-} ${CMAKE_PREFIX_PATH-}"
+  stat -Lc '%n %Y' CMakePresets.json /var/lib/dpkg/status /var/lib/rpm /usr{,/local}/{bin,include,lib,lib64} "/usr/lib/$(uname -m)-linux-gnu" \
+    {/usr/local/cuda,"${nvcc%/bin/nvcc}"}/{bin/nvcc,include,lib64} 2>/dev/null || true
+  cat /proc/driver/nvidia/version 2>/dev/null || true
+  grep -hs '^Model' /proc/driver/nvidia/gpus/*/information || true
+}
+
+# CMake takes seconds to find what it found before. Ninja starts it again by itself if one of its files has changed.
+folder=build
+[[ $preset == release ]] || folder=build-$preset
+state=$(environment)
+if [[ $state != "$(cat "$folder/.environment" 2>/dev/null)" ]] || ! grep -qsx "EGT_TESTS:BOOL=$tests" "$folder/CMakeCache.txt"; then
+  rm -f "$folder/.environment"
+  quietly cmake --preset "$preset" -DEGT_TESTS=$tests
+  echo "$state" >"$folder/.environment"
+fi
 quietly cmake --build --preset "$preset"

@@ -7,8 +7,7 @@
 set -euo pipefail
 
 packages=(build-essential cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libopenblas-dev libhwloc-dev
-  libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev libgmock-dev
-  libbenchmark-dev python3 iproute2 file)
+  libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev libgmock-dev python3 iproute2 file)
 # Without these packages the build omits features, and the program reports which.
 optional=(libdnnl-dev libstb-dev libjs-dygraphs libcpp-httplib-dev)
 # Without these packages some tests are skipped. Their services stay off, because the tests start their own instances.
@@ -19,9 +18,10 @@ say() { echo "setup.sh: $*" >&2; }
 
 # missing_packages PACKAGE..: prints the packages that are not installed.
 missing_packages() {
-  local package
+  local package installed
+  installed=$(dpkg-query -W -f='${db:Status-Status} ${Package} ' "$@" 2>/dev/null) || true # 1 if it does not know one
   for package in "$@"; do
-    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package"
+    [[ " $installed" == *" installed $package "* ]] || echo "$package"
   done
 }
 
@@ -102,7 +102,7 @@ stop() {
 nvidia_gpus() {
   local device vendor kind
   for device in /sys/bus/pci/devices/*; do
-    vendor=$(cat "$device/vendor" 2>/dev/null) kind=$(cat "$device/class" 2>/dev/null) || continue
+    if ! { read -r vendor <"$device/vendor" && read -r kind <"$device/class"; } 2>/dev/null; then continue; fi
     [[ $vendor != 0x10de || $kind != 0x030[02]?? ]] || echo "${device##*/}"
   done
 }

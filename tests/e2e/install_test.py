@@ -96,6 +96,9 @@ case $1 in
   madison) for version in $NCCLS; do echo "libnccl-dev | $version | https://example.org Packages"; done ;;
 esac
 """
+DPKG_QUERY = """#!/bin/sh
+for word; do case $word in -*) ;; "$MISSING") ;; *) printf 'installed %s ' "$word" ;; esac; done
+"""
 NVIDIA_SMI = """#!/bin/sh
 [ -n "$DRIVER" ] && echo "| NVIDIA-SMI 550.54.15   Driver Version: 550.54.15   CUDA Version: $DRIVER     |"
 """
@@ -109,7 +112,7 @@ class Setup(ProgramTest):
     def setUp(self):
         super().setUp()
         (self.folder / "bin").mkdir()
-        fakes = {"apt-get": APT_GET, "apt-cache": APT_CACHE, "nvidia-smi": NVIDIA_SMI, "dpkg-query": "#!/bin/sh\nprintf installed\n"}
+        fakes = {"apt-get": APT_GET, "apt-cache": APT_CACHE, "nvidia-smi": NVIDIA_SMI, "dpkg-query": DPKG_QUERY}
         for name, text in fakes.items():
             (self.folder / "bin" / name).write_text(text)
             (self.folder / "bin" / name).chmod(0o755)
@@ -161,6 +164,49 @@ class Setup(ProgramTest):
         (self.folder / "bus/0000:17:00.0/vendor").write_text("0x1002\n")
         done, installed = self.run_setup(DRIVER="", TOOLKITS="12-8")
         self.assertEqual((done.returncode, installed, done.stderr), (0, [], ""))
+        done, installed = self.run_setup(DRIVER="", MISSING="libfmt-dev")
+        self.assertEqual((done.returncode, installed), (0, ["libfmt-dev"]), done.stderr)
+
+
+CMAKE = """#!/bin/sh
+echo "$*" >>log
+case $1 in --preset) [ -z "$FAILS" ] && echo "EGT_TESTS:BOOL=${3#*=}" >build/CMakeCache.txt ;; esac
+"""
+
+
+class Build(ProgramTest):
+    """scripts/build.sh with another cmake, which writes a log."""
+
+    def build(self, *arguments, **environment):
+        """Lines of the log."""
+        self.done = subprocess.run([self.folder / "scripts/build.sh", *arguments], cwd=self.folder, capture_output=True, text=True, timeout=60,
+                                   env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}", **environment})
+        log = (self.folder / "log").read_text().splitlines()
+        (self.folder / "log").unlink()
+        return log
+
+    def test_cmake_configures_only_after_a_change(self):
+        for name in ("scripts", "bin", "build"):
+            (self.folder / name).mkdir()
+        (self.folder / "scripts/build.sh").symlink_to(ROOT / "scripts/build.sh")
+        (self.folder / "bin/cmake").write_text(CMAKE)
+        (self.folder / "bin/cmake").chmod(0o755)
+        (self.folder / "CMakePresets.json").touch()
+        configure, configure_tests, build = "--preset release -DEGT_TESTS=OFF", "--preset release -DEGT_TESTS=ON", "--build --preset release"
+        self.assertEqual(self.build(), [configure, build], self.done.stderr)
+        self.assertEqual(self.build(), [build])
+        self.assertEqual(self.build("--tests"), [configure_tests, build])
+        self.assertEqual(self.build(), [configure, build])
+        os.utime(self.folder / "CMakePresets.json", (1, 1))
+        self.assertEqual(self.build(), [configure, build])
+        self.assertEqual(self.build(CUDACXX="/opt/nvcc"), [configure, build])
+        self.assertEqual(self.build(CUDACXX="/opt/nvcc"), [build])
+        self.assertEqual(self.build(FAILS="1"), [configure])
+        self.assertEqual(self.done.returncode, 1)
+        self.assertEqual(self.build(CUDACXX="/opt/nvcc"), [configure, build])  # what failed is repeated
+        (self.folder / "bin/nvcc").write_text("#!/bin/sh\n")
+        (self.folder / "bin/nvcc").chmod(0o755)
+        self.assertEqual(self.build(CUDACXX="/opt/nvcc"), [configure, build])  # CUDA was installed by hand
 
 
 class Container(ProgramTest):
