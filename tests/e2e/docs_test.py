@@ -29,11 +29,11 @@ def shell_lines(page):
 
 
 def arguments_of(line):
-    """Arguments of the program in a shell line; nothing if the line does not call it."""
+    """Arguments of the program in a shell line, also through run.sh; nothing if the line does not call it."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     words = list(lexer)
-    names = [at for at, word in enumerate(words) if Path(word).name == "extreme_gpu_trainer"]
+    names = [at for at, word in enumerate(words) if Path(word).name in ("extreme_gpu_trainer", "run.sh")]
     if not names or words[:2] == ["podman", "build"]:
         return None
     return list(itertools.takewhile(lambda word: not set(word) <= set(";<>|&()"), words[names[0] + 1:]))
