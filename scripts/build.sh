@@ -48,11 +48,11 @@ if [[ ! -x build/extreme_gpu_trainer ]]; then echo "build.sh: building; the firs
 report_progress >&2 7>&- &
 trap 'kill $! 2>/dev/null; rm -f "$log"' EXIT
 
-# Prints what decides which compiler and libraries CMake finds: installed packages, files installed by hand, the GPUs.
+# Prints what decides which compiler and libraries CMake finds: folder, packages, files installed by hand, the GPUs.
 environment() {
   local nvcc
   nvcc=$(command -v nvcc) || true
-  echo "$PATH ${CC-} ${CXX-} ${CUDACXX-} ${CMAKE_PREFIX_PATH-}"
+  echo "$PWD $PATH ${CC-} ${CXX-} ${CUDACXX-} ${CMAKE_PREFIX_PATH-}"
   stat -Lc '%n %Y' CMakePresets.json /var/lib/dpkg/status /var/lib/rpm /usr{,/local}/{bin,include,lib,lib64} "/usr/lib/$(uname -m)-linux-gnu" \
     {/usr/local/cuda,"${nvcc%/bin/nvcc}"}/{bin/nvcc,include,lib64} 2>/dev/null || true
   cat /proc/driver/nvidia/version 2>/dev/null || true
