@@ -53,16 +53,16 @@ std::uint64_t verified_bytes(const Json& progress) {
 
 }  // namespace
 
-double fraction_done(const Json& start, const Json& progress) {
-  double done = 0;
+std::optional<double> fraction_done(const Json& start, const Json& progress) {
+  std::optional<double> done;
   const auto further = [&](const char* planned_key, const char* key) {
     const auto planned = value_at<double>(start, planned_key);
     if (planned && *planned > 0)
-      done = std::max(done, value_at<double>(progress, key).value_or(0) / *planned);
+      done = std::clamp(value_at<double>(progress, key).value_or(0) / *planned, done.value_or(0), 1.0);
   };
   further("requested_duration_seconds", "elapsed_seconds");
   further("requested_steps", "steps");
-  return std::clamp(done, 0.0, 1.0);
+  return done;
 }
 
 std::string coloured(bool has_colours, Colour colour, const std::string& text) {
@@ -251,20 +251,23 @@ std::string line_of(const Record& record, const Json& start, std::size_t ranks, 
 namespace {
 
 /// "42 %  21 s elapsed, 29 s left, step 120"
-std::string status_text(double done, const Json& progress) {
+std::string status_text(std::optional<double> done, const Json& progress) {
   const double elapsed = value_at<double>(progress, "elapsed_seconds").value_or(0);
-  const std::string left = done > 0 ? format_duration(std::round(elapsed / done - elapsed)) + " left, " : "";
-  return fmt::format("{:3.0f} %  {} elapsed, {}step {}", 100 * done, format_duration(std::floor(elapsed)),
-                     left, value_at<std::int64_t>(progress, "steps").value_or(0));
+  const std::string left =
+      done.value_or(0) > 0 ? format_duration(std::round(elapsed / *done - elapsed)) + " left, " : "";
+  return fmt::format("{}{} elapsed, {}step {}", done ? fmt::format("{:3.0f} %  ", 100 * *done) : "",
+                     format_duration(std::floor(elapsed)), left,
+                     value_at<std::int64_t>(progress, "steps").value_or(0));
 }
 
 }  // namespace
 
 std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& progress) {
-  const double done = fraction_done(start, progress);
+  const auto done = fraction_done(start, progress);
+  if (!done) return status_text(done, progress);
   const std::string tail = "] " + status_text(done, progress);
   const int cells = std::clamp(style.size.columns - static_cast<int>(tail.size()) - 2, 10, 60);
-  const int filled = static_cast<int>(std::lround(done * cells));
+  const int filled = static_cast<int>(std::lround(*done * cells));
   return fmt::format("[{:#<{}}{:-<{}}{}", "", filled, "", cells - filled, tail);
 }
 

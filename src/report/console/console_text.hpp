@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,9 +42,11 @@ std::string progress_text(const Json& progress);
 /// Text of a record of any kind, one line except for faults. `start`: see fault_text. `ranks`: number of
 /// ranks known so far.
 std::string line_of(const Record& record, const Json& start, std::size_t ranks, bool name_host);
-/// Completed fraction of the time or step limit, whichever is further, 0 to 1.
-double fraction_done(const Json& start, const Json& progress);
-/// "[####----] 42 %  21 s elapsed, 29 s left, step 120", fitted to the terminal's width.
+/// Completed fraction of the time or step limit, whichever is further, 0 to 1; std::nullopt: neither is
+/// planned.
+std::optional<double> fraction_done(const Json& start, const Json& progress);
+/// "[####----] 42 %  21 s elapsed, 29 s left, step 120", fitted to the terminal's width; without a limit "21
+/// s elapsed, step 120".
 std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& progress);
 /// "2026-01-31T23:59:59.123Z  42 %  21 s elapsed, 29 s left, step 120, EXTREME EPOCH 3 .., 0 faults"; `time`
 /// in seconds since 1970, `progress` by rank. `is_locating`: a fault was reported before it was located.

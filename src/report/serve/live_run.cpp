@@ -93,7 +93,7 @@ void LiveRun::refresh() {
     if (record.rank != 0) continue;
     if (record.kind == RecordKind::start) start = &record.body;
     if (!start || (record.kind != RecordKind::progress && record.kind != RecordKind::end)) continue;
-    state_.done = fraction_done(*start, record.body);
+    state_.done = fraction_done(*start, record.body).value_or(0);
     state_.elapsed_seconds = value_at<double>(record.body, "elapsed_seconds").value_or(0);
   }
   texts_ = {};

@@ -367,6 +367,19 @@ TEST_F(ConsoleTest, MessagesAreWrittenAboveTheBar) {
   EXPECT_THAT(results_.str(), testing::EndsWith("Files: d/result.json, d/journal.rank*.jsonl\n"));
 }
 
+TEST_F(ConsoleTest, WithoutALimitThereIsNoShareDone) {
+  Console one = console({.progress = ProgressStyle::lines});
+  std::vector<Json> bodies = starts(1);
+  for (const char* key : {"requested_duration_seconds", "requested_steps"}) bodies[0][key] = nullptr;
+  one.on_start(bodies);
+  messages_.str("");
+  (void)one.write(fixtures::progress(0));
+  now_ += 60;
+  (void)one.flush();
+  EXPECT_THAT(messages_.str(), HasSubstr(" elapsed, step "));
+  EXPECT_THAT(messages_.str(), Not(HasSubstr(" % ")));
+}
+
 TEST_F(ConsoleTest, NoLineOfTheBarIsWiderThanTheTerminal) {
   Console one = console({.progress = ProgressStyle::bar, .size = {40, 0}});
   one.on_start(starts(1));
