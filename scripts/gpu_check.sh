@@ -17,6 +17,7 @@
 #   parallel  tensor, pipeline, data and task parallel compared with each other, and with PyTorch's tensor parallel
 #          (on exactly two GPUs also pipeline parallel)
 #   verify the 30-second check
+#   sanitize  compute-sanitizer's four tools over the contract tests of our kernels, on one GPU (GTEST_FILTER: other tests)
 #   stop   every way to stop a run, with this machine's mpirun, on the host backend
 # All parts run and print their tables even if others fail. Exit code 1 if any part failed, 3 without a working GPU.
 set -euo pipefail
@@ -367,12 +368,28 @@ verify() {
   launch "$gpu_count" "$folder/extreme_gpu_trainer" verify --output "$folder/verify-$(date -u +%Y%m%dT%H%M%SZ)"
 }
 
+# The tools run concurrently. Their own memory changes what is free, which the one test left out accounts for.
+sanitize() {
+  local tool code=0
+  local -A jobs=()
+  for tool in memcheck racecheck initcheck synccheck; do
+    GTEST_FILTER=${GTEST_FILTER:--*AllocationsAreAlignedAndAccountedFor*} timeout --foreground 3000 compute-sanitizer --tool "$tool" \
+      --kernel-regex kns=egt --report-api-errors no --error-exitcode 9 "$folder/egt_contract_cuda" --gtest_brief=1 >"$folder/$tool.log" 2>&1 &
+    jobs[$tool]=$!
+  done
+  for tool in "${!jobs[@]}"; do
+    wait "${jobs[$tool]}" || { code=1 && tail -n 40 "$folder/$tool.log"; }
+    echo "$tool: $(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|PASSED|FAILED' "$folder/$tool.log" | tail -n 3 | xargs)"
+  done
+  return "$code"
+}
+
 stop() {
   python3 tests/e2e/signal_test.py --all --program "$folder/extreme_gpu_trainer" --run-script scripts/run.sh
 }
 
 parts=("$@")
-all_parts=(build tests step train loadtest selftest stall burn robotics parts links bench parallel verify stop)
+all_parts=(build tests step train loadtest selftest stall burn robotics parts links bench parallel verify sanitize stop)
 (($#)) || parts=("${all_parts[@]}")
 for part in "${parts[@]}"; do
   [[ " ${all_parts[*]} " == *" $part "* ]] || {

@@ -283,9 +283,9 @@ Result<std::unique_ptr<Dnn>> open_dnn(Device& device) {
 }
 
 std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note, int local_rank) {
-  if (device.backend == "host")
-    return open_host_sensor({}, "/", local_rank == 0 ? NodeErrors::counted : NodeErrors::left_to_another);
-  auto sensor = open_nvml_sensor(device.pci_bus_id);
+  const NodeErrors errors = local_rank == 0 ? NodeErrors::counted : NodeErrors::left_to_another;
+  if (device.backend == "host") return open_host_sensor({}, "/", errors);
+  auto sensor = open_nvml_sensor(device.pci_bus_id, "libnvidia-ml.so.1", "/dev/kmsg", errors);
   if (sensor.ok()) return std::move(sensor.value());
   note = sensor.status().what();
   return nullptr;

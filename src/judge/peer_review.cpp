@@ -9,6 +9,7 @@
 
 #include "egt/core/histogram.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/device/sensor.hpp"
 #include "judge/record_schema.hpp"
 
 namespace egt {
@@ -56,10 +57,6 @@ constexpr std::array<Column, 8> columns = {{{"compute_ms", "train", "compute_ms"
                                             {"sm_clock_mhz", nullptr, "sm_clock_mhz"}}};
 
 constexpr double corrected_least = 100, corrected_ratio = 10;
-
-std::optional<double> new_corrected(const Json& body) {
-  return new_errors(member(body, "counters"), "ecc_corrected");
-}
 
 double percent_more_time(double deviation) {
   return 100 * std::expm1(deviation);
@@ -203,28 +200,29 @@ void PeerReview::leave_out_held_down(std::vector<double>& times) {
 
 std::vector<Finding> PeerReview::compare_corrected() {
   std::vector<Finding> found;
-  for (auto& [rank, peer] : peers_) {
-    const auto own = new_corrected(peer.body);
-    if (peer.corrects_more || !own || *own < corrected_least) continue;
-    std::vector<double> others;
-    for (const auto& [other, its] : peers_)
-      if (const auto count = new_corrected(its.body); count && other != rank && its.model == peer.model)
-        others.push_back(*count);
-    if (others.empty()) continue;
-    const double usual = median_of(others);
-    if (*own < corrected_ratio * usual) continue;
-    peer.corrects_more = true;
-    Finding finding{.kind = "ecc",
-                    .rank = rank,
-                    .hostname = peer.hostname,
-                    .device_uuid = peer.device_uuid,
-                    .where = "corrected memory errors compared with peers",
-                    .text = {},
-                    .expected = usual,
-                    .actual = *own};
-    finding.text = fmt::format("{:.0f} new corrected memory errors (ECC), the median of its peers is {:.0f}",
-                               *own, usual);
-    found.push_back(std::move(finding));
+  for (const CorrectedCounter& counter : corrected_counters) {
+    const auto of = [&](const Peer& peer) { return new_errors(member(peer.body, "counters"), counter.key); };
+    for (auto& [rank, peer] : peers_) {
+      const auto own = of(peer);
+      if (peer.corrects_more.contains(counter.key) || !own || *own < corrected_least) continue;
+      std::vector<double> others;
+      for (const auto& [other, its] : peers_)
+        if (const auto count = of(its); count && other != rank && its.model == peer.model)
+          others.push_back(*count);
+      if (others.empty()) continue;
+      const double usual = median_of(others);
+      if (*own < corrected_ratio * usual) continue;
+      peer.corrects_more.insert(counter.key);
+      found.push_back(
+          {.kind = counter.kind,
+           .rank = rank,
+           .hostname = peer.hostname,
+           .device_uuid = peer.device_uuid,
+           .where = fmt::format("{} compared with peers", counter.text),
+           .text = fmt::format("{:.0f} new {}, the median of its peers is {:.0f}", *own, counter.text, usual),
+           .expected = usual,
+           .actual = *own});
+    }
   }
   return found;
 }

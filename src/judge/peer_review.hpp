@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,8 +61,8 @@ class PeerReview {
     double samples = 1;                              ///< per step
     Json body;                                       ///< of the last progress or end record
     std::array<std::optional<Done>, judged> before;  ///< at the end of the previous window
-    double heat_before = 0;      ///< accumulated seconds of throttling at the end of that window
-    bool corrects_more = false;  ///< its excess of corrected errors was reported
+    double heat_before = 0;  ///< accumulated seconds of throttling at the end of that window
+    std::set<std::string> corrects_more = {};  ///< counters of corrected errors whose excess was reported
   };
 
   void start(const Record& record);

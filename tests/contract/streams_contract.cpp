@@ -206,6 +206,7 @@ TEST_P(DeviceContract, AStreamWaitsForWhatAnotherDidBeforeTheEvent) {
   const std::unique_ptr<Stream> consumer = new_stream(StreamPriority::high);
   const Buffer words = allocate(slow_words * 4), seen = allocate(slow_words * 4),
                digest = allocate(sizeof(Digest));
+  EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));
   const Buffer report = allocate(sizeof(Mismatches));
   for (std::uint64_t round = 0; round < 3; ++round) {
     const Pattern pattern{PatternKind::random, 0, 50 + round};

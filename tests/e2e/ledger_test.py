@@ -35,6 +35,17 @@ class Ledger(ProgramTest):
                          [(48, fault["step"], fault["phase"])], told)
         self.assertEqual(result["counters"]["0"]["xid"], [], told)
 
+    def test_a_storm_of_corrected_errors_is_degraded_in_acceptance(self):
+        spec = "ecc-corrected:rank=1,step=5,count=200"
+        done = self.run_program("--preset", "acceptance", *RUN, "--inject", spec, "--output", "run", ranks=2)
+        result = self.result()
+        told = done.stdout + done.stderr
+        self.assertEqual((done.returncode, result["verdict"]), (5, "degraded"), told)
+        self.assertEqual([(i["planned"], i["found"]) for i in result["injections"]], [(spec, True)], told)
+        finding = next(f for f in result["findings"] if "limit" in f["text"])
+        self.assertEqual((finding["kind"], finding["rank"], finding["expected"]), ("ecc", 1, 100), told)
+        self.assertIn("new corrected memory errors (ECC) within an hour, the limit is 100", told)
+
     def check_device_error(self, ranks, rank, step, count):
         spec = f"device-error:rank={rank},step={step}" + (f",count={count}" if count > 1 else "")
         output = f"run{ranks}.{rank}.{step}"

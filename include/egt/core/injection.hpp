@@ -39,6 +39,7 @@ enum class InjectionKind {
   temperature,      ///< the sensor reports a hot device
   xid,              ///< the driver reports a hardware error
   ecc,              ///< an uncorrectable memory error is counted
+  ecc_corrected,    ///< corrected memory errors are counted with each reading
   diskfull,         ///< the disk of the file workload is full
   memory_pressure,  ///< the sensor reports more used memory than expected
   idle,             ///< the device gets no work: all compute is skipped
@@ -181,6 +182,7 @@ inline constexpr auto injection_rows = [] {
       {temperature, "temperature", key_count | key_ms, 0, in_all_runs, {}, {}, heat},
       {xid, "xid", 0, 0, in_all_runs, {}, same("xid")},
       {ecc, "ecc", 0, 0, in_all_runs, {}, same("ecc")},
+      {ecc_corrected, "ecc-corrected", key_count, 0, in_all_runs, {}, {}, anything},
       {diskfull, "diskfull", key_count, needs_files, 0, {}, {}, file_part},
       {memory_pressure, "memory-pressure", 0, 0, in_all_runs, {}, {}, memory_guard},
       {idle, "idle", 0, 0, 0, {}, {}, anything},

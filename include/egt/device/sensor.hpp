@@ -43,6 +43,18 @@ struct XidEvent {
   std::string detail;  ///< rest of the kernel log line; empty: from NVML, which gives only the number
 };
 
+/// A message of the kernel log that is no Xid.
+struct LogMessage {
+  enum class Source {
+    nvswitch,  ///< SXid of an NVSwitch
+    pcie,      ///< AER of the GPU or of the port above it
+    driver,    ///< of this GPU, without an Xid
+  };
+  Source source = Source::driver;
+  bool is_error = false;  ///< not corrected, or a failure
+  std::string text;       ///< without the time of the log
+};
+
 /// One NVLink. The link corrects CRC errors and replays without software; a recovery retrains the link.
 struct LinkCounters {
   unsigned link = 0;
@@ -83,16 +95,39 @@ struct SensorCounters {
   std::optional<bool> remap_pending;
   std::optional<bool> remap_failure;
   std::optional<std::uint64_t> pcie_replay;
+  std::optional<std::uint64_t> pcie_corrected;  ///< these three: AER of the GPU and of the port above it
+  std::optional<std::uint64_t> pcie_nonfatal;
+  std::optional<std::uint64_t> pcie_fatal;
+  std::optional<std::uint64_t> host_ecc_corrected;  ///< memory of a GPU's node (EDAC), on one of its ranks
+  std::optional<std::uint64_t> host_ecc_uncorrected;
   std::optional<std::uint64_t> nvlink_crc;  ///< these three: sums over all responding links
   std::optional<std::uint64_t> nvlink_replay;
   std::optional<std::uint64_t> nvlink_recovery;
   std::vector<LinkCounters> nvlinks;  ///< those that the device has
   PcieLink pcie;
-  bool xids_told = false;      ///< a source of Xids can be read
-  std::vector<XidEvent> xids;  ///< all since the sensor was opened, oldest first
+  bool xids_told = false;                ///< a source of Xids can be read
+  std::vector<XidEvent> xids;            ///< all since the sensor was opened, oldest first
+  std::vector<LogMessage> log_messages;  ///< since the last reading
   /// Why the device no longer works, in one line; then only `xids` is also set. Empty: it works.
   std::string lost;
 };
+
+/// A counter of errors that the hardware corrects, compared with --corrected-limit and with peers.
+struct CorrectedCounter {
+  const char* key;   ///< in `counters` of the result
+  const char* text;  ///< plural, for people
+  const char* kind;  ///< of its finding
+  std::optional<std::uint64_t> SensorCounters::*value;
+  bool is_rare;  ///< healthy devices have none, so that any is a notice
+};
+inline constexpr CorrectedCounter corrected_counters[] = {
+    {"ecc_corrected", "corrected memory errors (ECC)", "ecc", &SensorCounters::ecc_corrected, true},
+    {"pcie_corrected", "corrected PCIe errors (AER)", "link", &SensorCounters::pcie_corrected, true},
+    {"pcie_replay", "PCIe replays", "link", &SensorCounters::pcie_replay, false},
+    {"nvlink_crc", "NVLink CRC errors", "link", &SensorCounters::nvlink_crc, true},
+    {"nvlink_replay", "NVLink replays", "link", &SensorCounters::nvlink_replay, true},
+    {"host_ecc_corrected", "corrected errors of the node's memory (EDAC)", "host-memory",
+     &SensorCounters::host_ecc_corrected, true}};
 
 /// Values that are constant during a run.
 struct SensorLimits {

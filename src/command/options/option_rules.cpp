@@ -233,8 +233,9 @@ Rules safety_rules(Options& o) {
        .also_told = of_runs},
       {.name = "corrected-limit",
        .commands = of_burn,
-       .help = "new corrected ECC errors of a GPU, or per hour\nMore are degraded. Without it, any number is "
-               "allowed.",
+       .help =
+           "new corrected errors of each kind, or per hour\nOf memory (ECC), PCIe link, NVLinks and node. "
+           "More are degraded. Without it, any number is allowed.",
        .value = corrected_limit(guard.corrected_limit),
        .also_told = of_runs},
       {"collective-timeout", of_runs, "time without progress of a rank",

@@ -74,8 +74,13 @@ void add(std::optional<std::uint64_t>& sum, std::optional<std::uint64_t> part) {
 class NvmlSensor final : public Sensor {
  public:
   NvmlSensor(std::unique_ptr<nvml::Library> library, nvml::DeviceHandle device, std::string name,
-             const std::string& kernel_log)
-      : library_(std::move(library)), device_(device), name_(std::move(name)) {
+             const std::string& kernel_log, NodeErrors errors, std::filesystem::path root)
+      : library_(std::move(library)),
+        device_(device),
+        name_(std::move(name)),
+        errors_(errors),
+        root_(std::move(root)),
+        memory_errors_(root_) {
     listen_for_xids(kernel_log);
   }
 
@@ -116,15 +121,19 @@ class NvmlSensor final : public Sensor {
   void listen_for_xids(const std::string& kernel_log);
   std::optional<nvml::PciAddress> pci_address();
   void collect_xids(SensorCounters& counters);
+  void read_node(SensorCounters& counters);
   Status verdict() const;
 
   std::unique_ptr<nvml::Library> library_;
   nvml::DeviceHandle device_;
   std::string name_;
+  const NodeErrors errors_;
+  const std::filesystem::path root_;
+  NodeMemoryErrors memory_errors_;
   Answers answers_;
 
   std::optional<nvml::XidEvents> xid_events_;
-  std::optional<nvml::PciAddress> pci_;
+  std::optional<nvml::PciAddress> pci_, port_;  ///< of the GPU and of the port above it
   std::optional<nvml::KernelLog> kernel_log_;
   nvml::XidList xid_list_;
   std::vector<std::string> untold_;
@@ -217,6 +226,7 @@ void NvmlSensor::listen_for_xids(const std::string& kernel_log) {
   else
     untold_.push_back(fmt::format("Xid events of NVML: {}", events.status().what()));
   pci_ = pci_address();
+  if (pci_) port_ = nvml::parse_pci_address(pcie_port(root_, nvml::to_text(*pci_)));
   if (!pci_) {
     untold_.push_back("Xid lines of the kernel log: the GPU's PCI bus id is not known");
   } else if (auto log = nvml::KernelLog::open(kernel_log); log.ok()) {
@@ -230,14 +240,32 @@ void NvmlSensor::collect_xids(SensorCounters& counters) {
   const double now = unix_now();
   if (xid_events_)
     for (const unsigned xid : xid_events_->new_xids()) xid_list_.told_by_nvml(xid, now);
-  if (kernel_log_)
-    for (const std::string& line : kernel_log_->new_lines())
-      if (auto event = nvml::parse_xid(line, *pci_)) {
-        event->time = now;
-        xid_list_.told_by_log(std::move(*event));
-      }
+  const std::vector<std::string> lines = kernel_log_ ? kernel_log_->new_lines() : std::vector<std::string>();
+  for (const std::string& line : lines) {
+    if (auto event = nvml::parse_xid(line, *pci_)) {
+      event->time = now;
+      xid_list_.told_by_log(std::move(*event));
+      continue;
+    }
+    auto message = nvml::parse_message(line, *pci_, port_);
+    const bool is_of_others =
+        message && message->source == LogMessage::Source::nvswitch && errors_ == NodeErrors::left_to_another;
+    if (message && !is_of_others) counters.log_messages.push_back(std::move(*message));
+  }
   counters.xids_told = xid_events_ || kernel_log_;
   counters.xids = xid_list_.events();
+}
+
+void NvmlSensor::read_node(SensorCounters& counters) {
+  if (pci_) {
+    const PcieErrors link = pcie_errors(root_, nvml::to_text(*pci_));
+    counters.pcie_corrected = link.corrected;
+    counters.pcie_nonfatal = link.nonfatal;
+    counters.pcie_fatal = link.fatal;
+  }
+  if (errors_ == NodeErrors::left_to_another) return;
+  counters.host_ecc_corrected = memory_errors_.corrected();
+  counters.host_ecc_uncorrected = memory_errors_.uncorrected();
 }
 
 Status NvmlSensor::verdict() const {
@@ -319,6 +347,7 @@ Result<SensorCounters> NvmlSensor::counters() {
   counters.pcie = {get<unsigned>(library_->pcie_generation), get<unsigned>(library_->pcie_width),
                    get<unsigned>(library_->pcie_max_generation), get<unsigned>(library_->pcie_max_width)};
   read_links(counters);
+  read_node(counters);
   const Status status = verdict();
   if (status.code() == StatusCode::unavailable) return status;
   if (!status.ok()) {
@@ -332,7 +361,8 @@ Result<SensorCounters> NvmlSensor::counters() {
 }  // namespace
 
 Result<std::unique_ptr<Sensor>> open_nvml_sensor(const std::string& device, const char* library,
-                                                 const std::string& kernel_log) {
+                                                 const std::string& kernel_log, NodeErrors errors,
+                                                 std::filesystem::path root) {
   EGT_TRY_ASSIGN(auto nvml, nvml::Library::open(library));
   const bool by_uuid = device.starts_with("GPU-") || device.starts_with("MIG-");
   const auto find = by_uuid ? nvml->handle_by_uuid : nvml->handle_by_pci;
@@ -342,7 +372,8 @@ Result<std::unique_ptr<Sensor>> open_nvml_sensor(const std::string& device, cons
   if (const nvml::Code code = find(device.c_str(), &handle); code != nvml::success)
     return Status(StatusCode::unavailable,
                   fmt::format("NVML knows no GPU {}: {}", device, nvml->error_text(code)), code);
-  return std::unique_ptr<Sensor>(new NvmlSensor(std::move(nvml), handle, device, kernel_log));
+  return std::unique_ptr<Sensor>(
+      new NvmlSensor(std::move(nvml), handle, device, kernel_log, errors, std::move(root)));
 }
 
 }  // namespace egt

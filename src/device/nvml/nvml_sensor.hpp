@@ -1,8 +1,10 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
+#include "device/system/node_errors.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/sensor.hpp"
 
@@ -20,9 +22,14 @@ namespace egt {
 /// this call, up to 16 per number. An Xid reported by both counts once. Its time is that of the read that
 /// returned it. Unreadable sources are in `SensorLimits::untold`.
 ///
+/// Errors of its PCIe link (AER) are from `root`, the directory that contains `sys`. `errors`: this rank also
+/// has those of the node's memory (EDAC) and the SXids of its NVSwitches.
+///
 /// A GPU is lost if NVML reports it lost or in need of a reset. No response at all is `unavailable`.
 Result<std::unique_ptr<Sensor>> open_nvml_sensor(const std::string& device,
                                                  const char* library = "libnvidia-ml.so.1",
-                                                 const std::string& kernel_log = "/dev/kmsg");
+                                                 const std::string& kernel_log = "/dev/kmsg",
+                                                 NodeErrors errors = NodeErrors::counted,
+                                                 std::filesystem::path root = "/");
 
 }  // namespace egt

@@ -8,10 +8,14 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <iterator>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "egt/core/text.hpp"
 
 namespace egt::nvml {
 namespace {
@@ -55,6 +59,41 @@ std::optional<XidEvent> parse_xid(std::string_view line, const PciAddress& gpu) 
   if (!xid) return std::nullopt;
   if (line.starts_with(' ')) line.remove_prefix(1);
   return XidEvent{*xid, 0, std::string(line)};
+}
+
+std::string to_text(const PciAddress& address) {
+  return fmt::format("{:04x}:{:02x}:{:02x}.0", address.domain, address.bus, address.device);
+}
+
+std::optional<LogMessage> parse_message(std::string_view line, const PciAddress& gpu,
+                                        const std::optional<PciAddress>& port) {
+  line.remove_prefix(std::min(line.find(';') + 1, line.size()));  // "6,1234,98765,-;" of /dev/kmsg
+  const auto has = [&](std::string_view text) { return line.find(text) != std::string_view::npos; };
+  const auto names = [&](const PciAddress& one) {
+    const std::string address = to_text(one);
+    return has(address.substr(0, address.size() - 2));  // the driver leaves ".0" out at times
+  };
+  LogMessage message;
+  message.text = line;
+  if (has(": SXid (PCI:")) {
+    message.source = LogMessage::Source::nvswitch;
+    message.is_error = has(", Fatal");
+    return message;
+  }
+  if (has("PCIe Bus Error: severity=") && (names(gpu) || (port && names(*port)))) {
+    message.source = LogMessage::Source::pcie;
+    message.is_error = !has("severity=Correct");  // Corrected, or Correctable of newer kernels
+    return message;
+  }
+  // "NVRM: GPU at PCI:0000:18:00: GPU-.." names the GPU of the Xid that follows.
+  if (!has("NVRM: ") || has("NVRM: Xid (") || has("NVRM: GPU at PCI:") || !names(gpu)) return std::nullopt;
+  const std::string lower = to_lower(line);
+  constexpr std::string_view failures[] = {"fail",      "fallen off", "error", "timeout",
+                                           "timed out", "lost",       "crash"};
+  message.is_error = std::any_of(std::begin(failures), std::end(failures), [&](std::string_view word) {
+    return lower.find(word) != std::string::npos;
+  });
+  return message;
 }
 
 Result<KernelLog> KernelLog::open(const std::string& file) {

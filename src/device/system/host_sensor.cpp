@@ -170,6 +170,7 @@ class HostSensor final : public Sensor {
       : cpus_(std::move(cpus)),
         root_(std::move(root)),
         errors_(errors),
+        memory_errors_(root_),
         energy_(root_),
         ticks_(cpu_ticks(root_, cpus_)) {}
 
@@ -184,17 +185,11 @@ class HostSensor final : public Sensor {
 
  private:
   std::optional<double> power(std::optional<double> joules);
-  /// Errors of all memory controllers, including those that can no longer be read; std::nullopt if no
-  /// controller can be read. A counter below its last value was reset and has counted from 0 again.
-  std::optional<std::uint64_t> memory_errors(const char* file);
 
   const std::vector<int> cpus_;
   const fs::path root_;
   const NodeErrors errors_;
-  struct Count {
-    std::uint64_t last = 0, sum = 0;
-  };
-  std::map<fs::path, Count> counts_;
+  NodeMemoryErrors memory_errors_;
   PackageEnergy energy_;
   std::optional<CpuTicks> ticks_;
   double joules_before_ = 0;
@@ -228,26 +223,11 @@ Result<SensorReading> HostSensor::read() {
   return reading;
 }
 
-std::optional<std::uint64_t> HostSensor::memory_errors(const char* file) {
-  bool answers = false;
-  for (const fs::path& controller : entries(root_ / "sys/devices/system/edac/mc", "mc"))
-    if (const auto errors = number_in<std::uint64_t>(controller / file)) {
-      Count& count = counts_[controller / file];
-      count.sum += *errors < count.last ? *errors : *errors - count.last;
-      count.last = *errors;
-      answers = true;
-    }
-  std::uint64_t sum = 0;
-  for (const auto& [counter, count] : counts_)
-    if (counter.filename() == file) sum += count.sum;
-  return answers ? std::optional(sum) : std::nullopt;
-}
-
 Result<SensorCounters> HostSensor::counters() {
   SensorCounters counters;
   if (errors_ == NodeErrors::left_to_another) return counters;
-  counters.ecc_corrected = memory_errors("ce_count");
-  counters.ecc_uncorrected = memory_errors("ue_count");
+  counters.ecc_corrected = memory_errors_.corrected();
+  counters.ecc_uncorrected = memory_errors_.uncorrected();
   counters.ecc_from_zero = true;  // counts since the kernel's EDAC driver was loaded
   return counters;
 }

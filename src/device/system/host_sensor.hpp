@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "device/system/node_errors.hpp"
 #include "egt/device/sensor.hpp"
 
 namespace egt {
@@ -25,9 +26,6 @@ class HostLoadSampler {
   std::filesystem::path root_;
   std::optional<CpuTicks> before_;
 };
-
-/// The node's ECC errors (EDAC) cannot be separated by rank, so one rank per node counts them for all.
-enum class NodeErrors { counted, left_to_another };
 
 /// The host as a device: utilization of `cpus` (empty: all), their mean clock, the node's memory and ECC
 /// errors (EDAC). The temperature is the max of all CPUs, from hwmon (coretemp, k10temp, zenpower) or a CPU

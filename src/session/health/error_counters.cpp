@@ -8,11 +8,15 @@
 #include <fmt/ranges.h>
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
 #include "judge/xid.hpp"
 
 namespace egt {
 namespace {
+
+constexpr std::size_t pcie_replays = 2;  ///< row of `corrected_counters`
+static_assert(corrected_counters[pcie_replays].value == &SensorCounters::pcie_replay);
 
 std::string spoken(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
@@ -91,7 +95,8 @@ Fault ErrorCounterMonitor::fault(const char* kind, std::string where, std::strin
 }
 
 CounterNews ErrorCounterMonitor::look(const LedgerMoment& moment, const Result<SensorCounters>& counters) {
-  if (!looked_) corrected_reported_.seconds = corrected_hour_.seconds = moment.seconds;
+  if (!looked_)
+    for (Corrected& one : corrected_) one.reported.seconds = one.hour.seconds = moment.seconds;
   moment_ = moment;
   moved_links_.clear();
   looked_ = moment.seconds;
@@ -102,6 +107,7 @@ CounterNews ErrorCounterMonitor::look(const LedgerMoment& moment, const Result<S
   }
   const SensorCounters& now = counters.value();
   look_at_xids(now, news);
+  look_at_log(now, news);
   if (!now.lost.empty()) {
     report_lost(now.lost, news);
     return news;
@@ -110,7 +116,10 @@ CounterNews ErrorCounterMonitor::look(const LedgerMoment& moment, const Result<S
   look_at_memory(now, news);
   look_at_remaps(now, news);
   look_at_links(now, news);
-  if (const std::uint64_t replays = pcie_replay_.look(now.pcie_replay, moment.phase); replays > 0)
+  look_at_node(now, news);
+  const std::uint64_t replays_before = corrected_[pcie_replays].counter.grown();
+  look_at_corrected(now, news);
+  if (const std::uint64_t replays = corrected_[pcie_replays].counter.grown() - replays_before; replays > 0)
     moved_links_.push_back(fmt::format("PCIe: {} replays", replays));
   if (moment.after_link_fault && (now.pcie_replay || !now.nvlinks.empty())) report_moved_links(news);
   look_at_pcie(generation_, "generation", now.pcie.generation, now.pcie.max_generation, news);
@@ -141,45 +150,81 @@ void ErrorCounterMonitor::look_at_memory(const SensorCounters& now, CounterNews&
                                             places.empty() ? "" : ": ", fmt::join(places, ", ")),
                                 fmt::format("{}", *now.ecc_uncorrected - errors),
                                 fmt::format("{}", *now.ecc_uncorrected), errors));
-  ecc_corrected_.look(now.ecc_corrected, moment_.phase, now.ecc_from_zero);
-  look_at_corrected(news);
 }
 
-void ErrorCounterMonitor::look_at_corrected(CounterNews& news) {
+void ErrorCounterMonitor::look_at_corrected(const SensorCounters& now, CounterNews& news) {
   constexpr double hour_seconds = 3600;
-  const std::uint64_t corrected = ecc_corrected_.grown();
-  if (corrected == corrected_reported_.count) corrected_reported_.seconds = moment_.seconds;
-  if (!corrected_reported_at_ || moment_.seconds - *corrected_reported_at_ >= corrected_seconds)
-    report_corrected(news);
-  if (!corrected_limit_) return;
-  const bool per_hour = corrected_limit_->per_hour;
-  const std::uint64_t counted = per_hour ? corrected - corrected_hour_.count : corrected;
-  if (counted > corrected_limit_->errors && first("corrected"))
-    news.findings.push_back(
-        device_.finding("ecc", "corrected memory errors (ECC)",
-                        fmt::format("{} new corrected memory errors (ECC){}, the limit is {}", counted,
-                                    per_hour ? " within an hour" : "", corrected_limit_->errors),
-                        static_cast<double>(corrected_limit_->errors), static_cast<double>(counted)));
-  if (moment_.seconds - corrected_hour_.seconds >= hour_seconds)
-    corrected_hour_ = {moment_.seconds, corrected};
+  for (std::size_t row = 0; row < std::size(corrected_counters); ++row) {
+    const CorrectedCounter& of = corrected_counters[row];
+    Corrected& one = corrected_[row];
+    one.counter.look(now.*of.value, moment_.phase, now.ecc_from_zero);
+    const std::uint64_t corrected = one.counter.grown();
+    if (corrected == one.reported.count) one.reported.seconds = moment_.seconds;
+    if (!one.reported_at || moment_.seconds - *one.reported_at >= corrected_seconds)
+      report_corrected(row, news);
+    if (!corrected_limit_) continue;
+    const bool per_hour = corrected_limit_->per_hour;
+    const std::uint64_t counted = per_hour ? corrected - one.hour.count : corrected;
+    if (counted > corrected_limit_->errors && first(of.key))
+      news.findings.push_back(
+          device_.finding(of.kind, of.text,
+                          fmt::format("{} new {}{}, the limit is {}", counted, of.text,
+                                      per_hour ? " within an hour" : "", corrected_limit_->errors),
+                          static_cast<double>(corrected_limit_->errors), static_cast<double>(counted)));
+    if (moment_.seconds - one.hour.seconds >= hour_seconds) one.hour = {moment_.seconds, corrected};
+  }
 }
 
 /// Reports the corrected errors since the last notice, if any.
-void ErrorCounterMonitor::report_corrected(CounterNews& news) {
-  const std::uint64_t corrected = ecc_corrected_.grown();
-  const std::uint64_t count = corrected - corrected_reported_.count;
-  if (count == 0) return;
-  const double seconds = moment_.seconds - corrected_reported_.seconds;
+void ErrorCounterMonitor::report_corrected(std::size_t row, CounterNews& news) {
+  Corrected& one = corrected_[row];
+  const std::uint64_t corrected = one.counter.grown();
+  const std::uint64_t count = corrected - one.reported.count;
+  if (count == 0 || !corrected_counters[row].is_rare) return;
+  const double seconds = moment_.seconds - one.reported.seconds;
   news.notices.push_back(fmt::format(
-      "rank {}: {} new corrected memory errors (ECC) in {:.3g} s{}", device_.rank, count, seconds,
+      "rank {}: {} new {} in {:.3g} s{}", device_.rank, count, corrected_counters[row].text, seconds,
       seconds > 0 ? fmt::format(", {:.3g} per second", static_cast<double>(count) / seconds) : ""));
-  corrected_reported_ = {moment_.seconds, corrected};
-  corrected_reported_at_ = moment_.seconds;
+  one.reported = {moment_.seconds, corrected};
+  one.reported_at = moment_.seconds;
+}
+
+/// Errors outside the GPU that its data passes through.
+void ErrorCounterMonitor::look_at_node(const SensorCounters& now, CounterNews& news) {
+  if (const std::uint64_t errors = pcie_fatal_.look(now.pcie_fatal, moment_.phase);
+      errors > 0 && first("pcie fatal"))
+    news.faults.push_back(fault("pcie", "fatal errors of the PCIe link (AER)",
+                                fmt::format("{}", *now.pcie_fatal - errors),
+                                fmt::format("{}", *now.pcie_fatal), errors));
+  const auto report = [&](Counter& counter, std::optional<std::uint64_t> value, const char* kind,
+                          const char* where) {
+    if (const std::uint64_t errors = counter.look(value, moment_.phase); errors > 0 && first(where))
+      news.findings.push_back(device_.finding(kind, where, fmt::format("{} new {}", errors, where), 0,
+                                              static_cast<double>(errors)));
+  };
+  report(pcie_nonfatal_, now.pcie_nonfatal, "link", "uncorrected errors of the PCIe link (AER)");
+  report(host_ecc_uncorrected_, now.host_ecc_uncorrected, "host-memory",
+         "uncorrectable errors of the node's memory (EDAC)");
+}
+
+/// Reports each kind of message once: the kernel log has all of them.
+void ErrorCounterMonitor::look_at_log(const SensorCounters& now, CounterNews& news) {
+  constexpr const char* kinds[] = {"nvswitch", "link", "driver"};
+  constexpr const char* places[] = {"NVSwitch (SXid)", "PCIe link (AER)", "driver"};
+  for (const LogMessage& message : now.log_messages) {
+    const auto source = static_cast<std::size_t>(message.source);
+    if (!first(fmt::format("log {} {}", source, message.is_error))) continue;
+    if (message.is_error)
+      news.findings.push_back(
+          device_.finding(kinds[source], places[source], "kernel log: " + printable(message.text)));
+    else
+      news.notices.push_back(fmt::format("rank {}: kernel log: {}", device_.rank, printable(message.text)));
+  }
 }
 
 CounterNews ErrorCounterMonitor::finish() {
   CounterNews news;
-  report_corrected(news);
+  for (std::size_t row = 0; row < std::size(corrected_counters); ++row) report_corrected(row, news);
   return news;
 }
 
@@ -265,8 +310,6 @@ void ErrorCounterMonitor::report_xid(const XidEvent& event, CounterNews& news) {
 }
 
 void ErrorCounterMonitor::look_at_links(const SensorCounters& now, CounterNews& news) {
-  nvlink_crc_.look(now.nvlink_crc, moment_.phase);
-  nvlink_replay_.look(now.nvlink_replay, moment_.phase);
   nvlink_recovery_.look(now.nvlink_recovery, moment_.phase);
   for (const LinkCounters& link : now.nvlinks) look_at_link(link, news);
 }
@@ -304,10 +347,6 @@ void ErrorCounterMonitor::look_at_link(const LinkCounters& now, CounterNews& new
   if (crc + replays + recovered + failed > 0)
     moved_links_.push_back(fmt::format("{}: {} CRC errors, {} replays, {} recoveries, {} failed", name, crc,
                                        replays, recovered, failed));
-  if (crc + replays > 0 && first("NVLink errors put right"))
-    news.notices.push_back(fmt::format(
-        "rank {}: {}: {} CRC errors and {} replays, put right by the link; further ones are in the counters",
-        device_.rank, name, crc, replays));
 }
 
 /// Judges the link under load only, since an idle link slows down to save power.
@@ -381,20 +420,21 @@ Json ErrorCounterMonitor::counters() const {
                     {"detail", seen.event.detail}});
   Json links = Json::array();
   for (const auto& [number, link] : links_) links.push_back(link.json(number));
-  Json all{{"ecc_corrected", ecc_corrected_.json()},
-           {"ecc_uncorrected", ecc_uncorrected_.json()},
+  Json all{{"ecc_uncorrected", ecc_uncorrected_.json()},
            {"remapped_rows", remapped_rows_.json()},
            {"remapped_rows_uncorrected", remapped_rows_uncorrected_.json()},
            {"remap_pending", remap_pending_.json()},
            {"remap_failure", remap_failure_.json()},
            {"xid", xids},
-           {"pcie_replay", pcie_replay_.json()},
+           {"pcie_nonfatal", pcie_nonfatal_.json()},
+           {"pcie_fatal", pcie_fatal_.json()},
+           {"host_ecc_uncorrected", host_ecc_uncorrected_.json()},
            {"pcie_generation", generation_.json()},
            {"pcie_width", width_.json()},
-           {"nvlink_crc", nvlink_crc_.json()},
-           {"nvlink_replay", nvlink_replay_.json()},
            {"nvlink_recovery", nvlink_recovery_.json()},
            {"nvlinks", links}};
+  for (std::size_t row = 0; row < std::size(corrected_counters); ++row)
+    all[corrected_counters[row].key] = corrected_[row].counter.json();
   for (std::size_t i = 0; i < std::size(remap_availabilities); ++i)
     all[fmt::format("remap_availability_{}", remap_availabilities[i])] = remap_availability_[i].json();
   for (std::size_t i = 0; i < std::size(ecc_places); ++i)

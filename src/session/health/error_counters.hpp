@@ -44,13 +44,17 @@ struct CounterNews {
 /// - Fault "gpu-lost": the device is lost, or does not answer for silent_seconds.
 /// - Finding of the same kind instead of a fault: the condition existed before the run.
 /// - Finding "remap" also: a memory bank has no spare rows, before or since the start of the run.
-/// - Finding "ecc": new corrected memory errors above the limit.
+/// - Fault "pcie": new fatal errors of the PCIe link (AER).
+/// - Finding of `corrected_counters`' kind: new corrected errors above the limit.
+/// - Finding "host-memory" also: new uncorrectable errors of the memory of a GPU's node. Its GPUs are not to
+///   blame, but their data may be wrong.
+/// - Finding "nvswitch": a fatal SXid. Finding "driver": a message of the driver without an Xid.
 /// - Finding "xid": other Xids, except those of other programs.
-/// - Finding "link": successful NVLink recoveries, or a PCIe link below its generation or width for
-///   narrow_seconds under load.
+/// - Finding "link": successful NVLink recoveries, new uncorrected PCIe errors that are not fatal, or a PCIe
+///   link below its generation or width for narrow_seconds under load.
 /// - Finding "sensor": the driver blocks a reading for stalled_seconds.
-/// - Notices: new corrected memory errors with their rate (once per corrected_seconds or less often), Xids of
-///   other programs, and NVLink errors corrected by the link. PCIe replays are only recorded.
+/// - Notices: new corrected errors that are rare, with their rate (each counter once per corrected_seconds),
+///   Xids of other programs, and messages of the kernel log about corrected errors.
 class ErrorCounterMonitor {
  public:
   static constexpr double silent_seconds = 10;
@@ -62,7 +66,7 @@ class ErrorCounterMonitor {
   static constexpr double corrected_seconds = 60;
   static constexpr double load_percent = 50;  ///< min utilization that counts as load
 
-  /// `corrected_limit`: accepted number of new corrected memory errors; unset: any number.
+  /// `corrected_limit`: accepted number of new errors of each of `corrected_counters`; unset: any number.
   ErrorCounterMonitor(MonitoredDevice device, std::optional<CorrectedLimit> corrected_limit);
 
   /// Processes one reading, about every 1 to 5 s and once at the end.
@@ -122,8 +126,10 @@ class ErrorCounterMonitor {
 
   void report_moved_links(CounterNews& news);
   void look_at_memory(const SensorCounters& now, CounterNews& news);
-  void look_at_corrected(CounterNews& news);
-  void report_corrected(CounterNews& news);
+  void look_at_corrected(const SensorCounters& now, CounterNews& news);
+  void report_corrected(std::size_t row, CounterNews& news);
+  void look_at_node(const SensorCounters& now, CounterNews& news);
+  void look_at_log(const SensorCounters& now, CounterNews& news);
   bool is_of_this_process(const XidEvent& event) const;
   void look_at_remaps(const SensorCounters& now, CounterNews& news);
   void look_at_xids(const SensorCounters& now, CounterNews& news);
@@ -146,8 +152,8 @@ class ErrorCounterMonitor {
   LedgerMoment moment_;  ///< of the newest reading
   std::set<std::string> reported_;
 
-  Counter ecc_corrected_, ecc_uncorrected_, remapped_rows_, remapped_rows_uncorrected_, pcie_replay_;
-  Counter nvlink_crc_, nvlink_replay_, nvlink_recovery_;
+  Counter ecc_uncorrected_, remapped_rows_, remapped_rows_uncorrected_, nvlink_recovery_;
+  Counter pcie_nonfatal_, pcie_fatal_, host_ecc_uncorrected_;
   struct EccCounters {
     Counter corrected, uncorrected;
   };
@@ -158,9 +164,13 @@ class ErrorCounterMonitor {
     double seconds = 0;       ///< end of the reported interval
     std::uint64_t count = 0;  ///< new corrected errors by then
   };
-  Reported corrected_reported_;                  ///< up to the newest notice
-  std::optional<double> corrected_reported_at_;  ///< time of the newest notice
-  Reported corrected_hour_;                      ///< at the start of the current hour of the run
+  struct Corrected {
+    Counter counter;
+    Reported reported;                  ///< up to the newest notice
+    std::optional<double> reported_at;  ///< time of the newest notice
+    Reported hour;                      ///< at the start of the current hour of the run
+  };
+  Corrected corrected_[std::size(corrected_counters)];
   Flag remap_pending_, remap_failure_;
   Lane generation_, width_;
   std::map<unsigned, Link> links_;

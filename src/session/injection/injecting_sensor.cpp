@@ -92,6 +92,11 @@ void InjectingSensor::take_counted() {
     ++uncorrected_;
     injector_.report(*injection, step, "the sensor's uncorrectable ECC errors");
   }
+  while (const auto injection = injector_.take(InjectionKind::ecc_corrected, step)) {
+    corrected_per_reading_ += injection->count;
+    injector_.report(*injection, step, "the sensor's corrected ECC errors");
+  }
+  corrected_ += corrected_per_reading_;
   while (const auto injection = injector_.take(InjectionKind::xid, step)) {
     xids_.push_back({.xid = double_bit_xid, .time = unix_now(), .detail = {}});
     injector_.report(*injection, step, fmt::format("the driver's events: Xid {}", double_bit_xid));
@@ -105,6 +110,8 @@ Result<SensorCounters> InjectingSensor::counters() {
   SensorCounters counters = std::move(read.value());
   if (injector_.plans(InjectionKind::ecc))
     counters.ecc_uncorrected = counters.ecc_uncorrected.value_or(0) + uncorrected_;
+  if (injector_.plans(InjectionKind::ecc_corrected))
+    counters.ecc_corrected = counters.ecc_corrected.value_or(0) + corrected_;
   if (injector_.plans(InjectionKind::xid)) {
     counters.xids_told = true;
     counters.xids.insert(counters.xids.end(), xids_.begin(), xids_.end());

@@ -16,6 +16,7 @@ namespace egt {
 /// - memory-pressure: shows 97 % of the memory in use, for 10 s.
 /// - xid: the driver reports Xid 48, a double-bit ECC error.
 /// - ecc: one more uncorrectable error is counted.
+/// - ecc-corrected: from then on, `count` more corrected errors are counted with each reading.
 /// An injection is reported when it becomes due, before the real sensor is read, because its driver may hang.
 /// Missing values (no temperature on this node, no counter) are emulated while such a fault is planned for
 /// the run. One thread at a time, as for all sensors.
@@ -56,7 +57,7 @@ class InjectingSensor final : public Sensor {
   Injector& injector_;
   const Settings settings_;
   Lasting heat_, pressure_;
-  std::uint64_t uncorrected_ = 0;
+  std::uint64_t uncorrected_ = 0, corrected_ = 0, corrected_per_reading_ = 0;
   std::vector<XidEvent> xids_;
 };
 

@@ -61,7 +61,8 @@ TEST(ParseInjection, KnowsEveryKindOfTheContract) {
       "optimizer",      "memory",    "host-copy",  "file-bit",       "file-stale", "file-torn",
       "file-misplaced", "file-lost", "all-reduce", "multiprocessor", "memory-gemm"};
   const std::vector<std::string> others = {
-      "slow", "hang",        "kill", "stop", "temperature", "xid", "ecc", "diskfull", "memory-pressure",
+      "slow", "hang",        "kill",          "stop",     "temperature",
+      "xid",  "ecc",         "ecc-corrected", "diskfull", "memory-pressure",
       "idle", "device-error"};
   for (const auto* kinds : {&data, &others})
     for (const std::string& kind : *kinds) {

@@ -4,9 +4,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "device/nvml/nvml_xid.hpp"
+#include "tests/support/fake_root.hpp"
 #include "tests/support/nvml_script.hpp"
 
 namespace egt {
@@ -205,6 +208,82 @@ TEST(NvmlSensor, XidsOfTheKernelLogAreThisGpusAndNew) {
   EXPECT_EQ(xids[0].detail, "pid='<unknown>', GPU has fallen off the bus.");
   EXPECT_EQ(xids[1].xid, 13u);
   EXPECT_EQ(counters_of(sensor).xids.size(), 5u);
+}
+
+TEST(NvmlSensor, MessagesWithoutAnXidAreOfThisGpuItsPortOrAnNvswitch) {
+  const nvml::PciAddress gpu{0, 0x18, 0}, port{0, 0x17, 1};
+  const auto source_of = [&](const std::string& line) -> std::string {
+    const auto found = nvml::parse_message("6,1,2,-;" + line, gpu, port);
+    if (!found) return "none";
+    EXPECT_EQ(found->text, line);
+    constexpr const char* names[] = {"nvswitch", "pcie", "driver"};
+    return std::string(found->is_error ? "error of " : "") + names[static_cast<std::size_t>(found->source)];
+  };
+  for (const auto& [line, source] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 22 LTSSM Fault Up",
+            "error of nvswitch"},
+           {"nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO",
+            "nvswitch"},
+           {"nvidia 0000:18:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
+            "pcie"},
+           {"nvidia 0000:18:00.0: PCIe Bus Error: severity=Correctable, type=Data Link Layer", "pcie"},
+           {"pcieport 0000:17:01.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer",
+            "error of pcie"},
+           {"pcieport 0000:17:02.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer",
+            "none"},
+           {"NVRM: GPU 0000:18:00.0: RmInitAdapter failed! (0x26:0xffff:1290)", "error of driver"},
+           {"NVRM: The NVIDIA GPU 0000:18:00.0 has fallen off the bus and is not responding.",
+            "error of driver"},
+           {"NVRM: GPU 0000:18:00.0: now uses a larger BAR", "driver"},
+           {"NVRM: GPU 0000:19:00.0: RmInitAdapter failed! (0x26:0xffff:1290)", "none"},
+           {"NVRM: GPU at PCI:0000:18:00: GPU-1234", "none"},
+           {"NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus.", "none"},
+           {"usb 1-1: new device", "none"}})
+    EXPECT_EQ(source_of(line), source) << line;
+}
+
+TEST(NvmlSensor, ReadsTheErrorsOfItsLinkAndItsNode) {
+  const NvmlScript script(healthy_gpu);
+  const test::FakeRoot root;
+  FakeKernelLog log;
+  const auto write_aer = [&](const std::string& device, int corrected, int fatal) {
+    root.write("sys/devices/" + device + "/class", "0x060400\n");
+    root.write("sys/devices/" + device + "/aer_dev_correctable",
+               fmt::format("RxErr 0\nBadTLP {0}\nTOTAL_ERR_COR {0}\n", corrected));
+    root.write("sys/devices/" + device + "/aer_dev_fatal",
+               fmt::format("DLP {0}\nTOTAL_ERR_FATAL {0}\n", fatal));
+  };
+  const std::string port = "pci0000:00/0000:17:01.0", gpu = port + "/0000:18:00.0";
+  write_aer(port, 2, 0);
+  write_aer(gpu, 3, 1);
+  std::filesystem::create_directories(root.path() / "sys/bus/pci/devices");
+  for (const std::string& device : {port, gpu})
+    std::filesystem::create_symlink(
+        root.path() / "sys/devices" / device,
+        root.path() / "sys/bus/pci/devices" / device.substr(device.rfind('/') + 1));
+  root.write("sys/devices/system/edac/mc/mc0/ce_count", "5\n");
+  root.write("sys/devices/system/edac/mc/mc0/ue_count", "1\n");
+  const auto open = [&](NodeErrors errors) {
+    auto sensor = open_nvml_sensor("00000000:18:00.0", EGT_FAKE_NVML, log.path, errors, root.path());
+    EXPECT_TRUE(sensor.ok()) << sensor.status().what();
+    return std::move(sensor.value());
+  };
+  const auto first = open(NodeErrors::counted), second = open(NodeErrors::left_to_another);
+  log.say("4,2,2,-;nvidia-nvswitch0: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 22 LTSSM Fault Up");
+  log.say("4,2,3,-;pcieport 0000:17:01.0: PCIe Bus Error: severity=Corrected, type=Physical Layer");
+  const SensorCounters c = counters_of(*first), other = counters_of(*second);
+  EXPECT_EQ(c.pcie_corrected, 5u) << "both ends of the link";
+  EXPECT_EQ(c.pcie_fatal, 1u);
+  EXPECT_FALSE(c.pcie_nonfatal.has_value());
+  EXPECT_EQ(c.host_ecc_corrected, 5u);
+  EXPECT_EQ(c.host_ecc_uncorrected, 1u);
+  EXPECT_EQ(c.log_messages.size(), 2u);
+  EXPECT_EQ(other.pcie_corrected, 5u);
+  EXPECT_FALSE(other.host_ecc_corrected || other.host_ecc_uncorrected)
+      << "another rank of the node counts them";
+  ASSERT_EQ(other.log_messages.size(), 1u);
+  EXPECT_EQ(other.log_messages[0].source, LogMessage::Source::pcie);
+  EXPECT_TRUE(counters_of(*first).log_messages.empty()) << "each message once";
 }
 
 TEST(NvmlSensor, EventAndKernelLogAreOneXid) {

@@ -293,15 +293,15 @@ TEST(StragglerDetector, WhatItFindsGoesIntoTheQueue) {
   EXPECT_EQ(records[0].body["rank"], 3);
 }
 
-Record corrected(int rank, Json counter) {
+Record corrected(int rank, Json counter, const char* key = "ecc_corrected") {
   return {.kind = RecordKind::progress,
           .time = 1001,
           .rank = rank,
-          .body = {{"counters", {{"ecc_corrected", std::move(counter)}}}}};
+          .body = {{"counters", {{key, std::move(counter)}}}}};
 }
 
 /// The findings about a rank that corrects `own` errors while its two peers correct `others`.
-std::vector<Finding> compare_corrected(int own, int others) {
+std::vector<Finding> compare_corrected(int own, int others, const char* key = "ecc_corrected") {
   Ranks ranks(3);
   PeerReview review;
   for (int rank = 0; rank < 3; ++rank) review.add(ranks.start(rank));
@@ -311,7 +311,7 @@ std::vector<Finding> compare_corrected(int own, int others) {
       const int count = rank == 1 ? own : others;
       Json counter = {{"before", 7}, {"after", 7 + count}};
       if (count > 0) counter["moved"] = {{"train", count - 1}, {"io", 1}};
-      for (const Finding& finding : review.add(corrected(rank, counter))) found.push_back(finding);
+      for (const Finding& finding : review.add(corrected(rank, counter, key))) found.push_back(finding);
     }
   return found;
 }
@@ -326,6 +326,10 @@ TEST(PeerReview, ARankThatCorrectsFarMoreMemoryErrorsThanItsPeersIsNamedOnce) {
   EXPECT_EQ(compare_corrected(100, 0).size(), 1u);
   EXPECT_TRUE(compare_corrected(99, 0).empty());
   EXPECT_TRUE(compare_corrected(900, 100).empty());
+  const auto of_links = compare_corrected(500, 3, "nvlink_crc");
+  ASSERT_EQ(of_links.size(), 1u);
+  EXPECT_EQ(of_links[0].kind, "link");
+  EXPECT_EQ(of_links[0].text, "500 new NVLink CRC errors, the median of its peers is 3");
 }
 
 TEST(PeerReview, ARankWhosePeersCountNoCorrectedErrorsIsComparedWithNobody) {

@@ -196,7 +196,7 @@ const Fixture fixtures[] = {
     {"never_answered", "all 999\n", {}, {}},
     {"link_goes_down", ok + "at 10 nvlink.7.up 0\nat 40 nvlink.7.up 1\n", {"nvlink: NVLink 7 went down"}, {}},
     {"link_down_from_before", ok + "nvlink.7.up 0\nnvlink.8.up 0\n", {}, {}, 1},
-    {"link_errors_put_right", ok + "at 10 nvlink.3.crc 5\nat 15 nvlink.4.replay 2\n", {}, {}, 1},
+    {"link_errors_put_right", ok + "at 10 nvlink.3.crc 5\nat 15 nvlink.4.replay 2\n", {}, {}, 2},
     {"link_recovery_errors",
      ok + "at 10 nvlink.3.recovery 1\nat 20 nvlink.3.recovery 2\nat 20 nvlink.9.recovery 1\n",
      {"nvlink: NVLink 3: recovery errors", "nvlink: NVLink 9: recovery errors"},
@@ -223,7 +223,8 @@ const Fixture fixtures[] = {
           "at 40 utilization 3\nat 40 pcie_generation 1\n",
      {},
      {}},
-    {"pcie_replays", ok + "at 10 pcie_replay 500\n", {}, {}},
+    {"pcie_replays_within_limit", ok + "at 10 pcie_replay 14\n", {}, {}},
+    {"pcie_replays_above_limit", ok + "at 10 pcie_replay 500\n", {}, {"link: PCIe replays"}},
     {"several_at_once",
      ok + "at 10 ecc_uncorrected 1\nat 10 remap_pending 1\nat 10 xid 94\n",
      {"xid: Xid 94: contained uncorrectable memory error", "ecc: uncorrectable memory errors (ECC)", pending},
@@ -322,6 +323,54 @@ TEST(ErrorCounterMonitor, WhatIsNotAnsweredIsNull) {
     EXPECT_EQ(c[name], (Json{{"before", nullptr}, {"after", nullptr}})) << name;
   EXPECT_TRUE(c["xid"].is_null());
   EXPECT_TRUE(c["nvlinks"].empty());
+}
+
+TEST(ErrorCounterMonitor, ErrorsOfTheLinkAndTheNodeAreJudged) {
+  ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, CorrectedLimit{10, true});
+  SensorCounters counters;
+  counters.pcie_corrected = counters.pcie_nonfatal = counters.pcie_fatal = 4;
+  counters.host_ecc_corrected = counters.host_ecc_uncorrected = 6;
+  Told reported;
+  reported.add(monitor.look(at(0), counters));
+  EXPECT_TRUE(reported.faults.empty() && reported.findings.empty()) << "errors from before the run";
+  *counters.pcie_corrected += 11;
+  *counters.pcie_nonfatal += 1;
+  *counters.pcie_fatal += 2;
+  *counters.host_ecc_corrected += 10;
+  *counters.host_ecc_uncorrected += 1;
+  reported.add(monitor.look(at(5), counters));
+  ASSERT_EQ(reported.faults.size(), 1u);
+  EXPECT_EQ(reported.faults[0].kind, "pcie");
+  EXPECT_EQ(reported.faults[0].count, 2u);
+  std::vector<std::string> findings;
+  for (const Finding& finding : reported.findings) findings.push_back(finding.kind + ": " + finding.text);
+  EXPECT_THAT(findings,
+              ElementsAreArray({"link: 1 new uncorrected errors of the PCIe link (AER)",
+                                "host-memory: 1 new uncorrectable errors of the node's memory (EDAC)",
+                                "link: 11 new corrected PCIe errors (AER) within an hour, the limit is 10"}));
+  EXPECT_EQ(monitor.counters()["host_ecc_corrected"]["after"], 16);
+}
+
+TEST(ErrorCounterMonitor, MessagesOfTheKernelLogAreReportedOncePerKind) {
+  ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, {});
+  SensorCounters counters;
+  using enum LogMessage::Source;
+  for (int i = 0; i < 2; ++i) {
+    counters.log_messages.push_back({nvswitch, true, "SXid 1, Fatal"});
+    counters.log_messages.push_back({nvswitch, false, "SXid 2, Non-fatal"});
+    counters.log_messages.push_back({pcie, true, "AER\x07 3"});
+    counters.log_messages.push_back({driver, true, "RmInitAdapter failed"});
+  }
+  Told reported;
+  reported.add(monitor.look(at(0), counters));
+  std::vector<std::string> findings;
+  for (const Finding& finding : reported.findings)
+    findings.push_back(finding.kind + ": " + finding.where + ": " + finding.text);
+  EXPECT_THAT(findings, ElementsAreArray({"nvswitch: NVSwitch (SXid): kernel log: SXid 1, Fatal",
+                                          "link: PCIe link (AER): kernel log: AER? 3",
+                                          "driver: driver: kernel log: RmInitAdapter failed"}));
+  EXPECT_THAT(reported.notices, ElementsAreArray({"rank 2: kernel log: SXid 2, Non-fatal"}));
+  EXPECT_TRUE(reported.faults.empty());
 }
 
 TEST(ErrorCounterMonitor, XidsOfTwoSourcesNeedNotKeepTheirOrder) {

@@ -131,6 +131,14 @@ TEST(InjectingSensor, AnUncorrectableErrorAndAnXidStay) {
   EXPECT_EQ(world.reported().size(), 2u);
 }
 
+TEST(InjectingSensor, CorrectedErrorsGrowWithEachReading) {
+  World world({"ecc-corrected:rank=1,step=3,count=50"});
+  const auto before = world.sensor.counters().value().ecc_corrected.value_or(0);
+  world.step = 3;
+  for (std::uint64_t reading = 1; reading <= 3; ++reading)
+    EXPECT_EQ(world.sensor.counters().value().ecc_corrected, before + 50 * reading);
+}
+
 TEST(InjectingSensor, WithoutARealSensorItHasFiguresOfItsOwn) {
   World world({"temperature:rank=1,step=1", "memory-pressure:rank=1,step=1", "ecc:rank=1,step=1"}, nullptr);
   EXPECT_FALSE(world.read().temperature_c.has_value());

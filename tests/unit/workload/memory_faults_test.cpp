@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -494,13 +495,19 @@ std::vector<Json> faults_of_operands(
 }
 
 TEST(MemoryWorkload, AProductThatDiffersWhenRepeatedIsAFault) {
-  std::atomic<int> products = -1'000'000;  // not yet
-  const std::vector<Json> faults = faults_of_operands(changed<Gemm>(small_host_device(),
-                                                                    [&](Gemm call, const Enqueue& enqueue) {
-                                                                      if (++products == 4) call.alpha = 2;
-                                                                      return enqueue(call);
-                                                                    }),
-                                                      [&] { products = 0; });
+  std::atomic<bool> has_begun = false;
+  std::set<const void*> operands;  // the first GEMM of each pair is also verified, so a later one is changed
+  bool is_changed = false;
+  const std::vector<Json> faults = faults_of_operands(
+      changed<Gemm>(small_host_device(),
+                    [&](Gemm call, const Enqueue& enqueue) {
+                      if (has_begun && !is_changed && !operands.insert(call.a.data).second) {
+                        call.alpha = 2;
+                        is_changed = true;
+                      }
+                      return enqueue(call);
+                    }),
+      [&] { has_begun = true; });
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_EQ(faults[0]["kind"], "gemm");
   EXPECT_EQ(faults[0]["detector"], "repetition");
