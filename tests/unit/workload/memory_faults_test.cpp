@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <numeric>
-#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -495,19 +494,14 @@ std::vector<Json> faults_of_operands(
 }
 
 TEST(MemoryWorkload, AProductThatDiffersWhenRepeatedIsAFault) {
-  std::atomic<bool> has_begun = false;
-  std::set<const void*> operands;  // the first GEMM of each pair is also verified, so a later one is changed
-  bool is_changed = false;
-  const std::vector<Json> faults = faults_of_operands(
-      changed<Gemm>(small_host_device(),
-                    [&](Gemm call, const Enqueue& enqueue) {
-                      if (has_begun && !is_changed && !operands.insert(call.a.data).second) {
-                        call.alpha = 2;
-                        is_changed = true;
-                      }
-                      return enqueue(call);
-                    }),
-      [&] { has_begun = true; });
+  std::map<const void*, int> calls = {{nullptr, 1}};  // by operand; null: calls that could be changed
+  const auto change = [&](Gemm call,
+                          const Enqueue& enqueue) {  // the first one of an operand is also verified
+    if (++calls[call.a.data] == 2 && ++calls[nullptr] == 1) call.alpha = 2;
+    return enqueue(call);
+  };
+  const std::vector<Json> faults =
+      faults_of_operands(changed<Gemm>(small_host_device(), change), [&] { calls.clear(); });
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_EQ(faults[0]["kind"], "gemm");
   EXPECT_EQ(faults[0]["detector"], "repetition");
