@@ -103,7 +103,7 @@ class Burn(ProgramTest):
         load = self.check_load(result, 2, ["extreme", "products", "memory", "collective", "files", "host_copies", "peer_copies"])
         self.assertEqual(load["mix"]["load"], "mix")
         self.assertIn("  Work index: ", done.stdout)
-        self.assertRegex(done.stdout, r"\n  Step: [0-9.]+ ms: .*extreme compute \d+ %.*\n")
+        self.assertRegex(done.stdout, r"\n  Step: [0-9.]+ m?s: .*extreme compute \d+ %.*\n")
         for rank in range(2):
             breakdown = self.part(result, "train", rank)["breakdown"]
             phases = sum(breakdown[f"{name}_ms"] for name in ("wait", "update", "forward", "activation", "backward"))

@@ -26,12 +26,13 @@ NAMES = {
 LITERAL = re.compile(r'"([^"]*)"')
 # The kind of a fault or finding is a literal, or one of these texts. Their values are literals where the patterns ASSIGNED match.
 INDIRECT = {"kind", "const char* kind", "std::string kind", "finding.kind", "std::move(kind)", "to_string(first.kind)", "fault_kinds[question]",
-            "std::size_t figure", "figure"}
+            "std::size_t figure", "figure", "of.kind", "finding_kinds[source]"}
 FAULT_KIND = r"\b(?:fault_of\(\s*[\w.]+(?: ?&? ?\w+)?(?:\(\))?,|fault\()\s*([^,;{}]+),"
 ASSIGNED_FAULT_KINDS = (r"char\* const kind = [^;]*|\bwatch\(\"[\w-]+\"|OperationFinding\{\.kind = \"\w+\"|fault_kinds\[\] = \{[^}]*"
                         r"|to_string\(FileFault kind\) \{.*?\}")
 FINDING_KIND = r"\bfinding\(\s*([^,;{}&]+),"
-ASSIGNED_FINDING_KINDS = r"(?<!Operation)(?<!Block)[Ff]inding(?:\{\.|\.)kind = \"\w+\""
+ASSIGNED_FINDING_KINDS = (r"(?<!Operation)(?<!Block)[Ff]inding(?:\{\.|\.)kind = \"\w+\"|\"[\w-]+\",\s+&SensorCounters"
+                          r"|finding_kinds\[\] = \{[^}]*")
 
 
 def sources():

@@ -277,8 +277,9 @@ std::string breakdown_text(const Json& result) {
   std::vector<std::string> terms;
   for (const auto& [name, part] : shares)
     if (part >= 0.005) terms.push_back(fmt::format("{} {:.0f} %", name, 100 * part));
-  return fmt::format("\n  Step: {:.3g} ms: {}{}", step_ms, fmt::join(terms, ", "),
-                     bottleneck_text(shares, wait));
+  const std::string time =
+      step_ms < 999.5 ? fmt::format("{:.3g} ms", step_ms) : fmt::format("{:.2f} s", step_ms / 1e3);
+  return fmt::format("\n  Step: {}: {}{}", time, fmt::join(terms, ", "), bottleneck_text(shares, wait));
 }
 
 /// "Shares of a step: 171 to 341 samples per rank, its passes 1.29 times as fast as with even shares". Empty

@@ -209,14 +209,14 @@ void ErrorCounterMonitor::look_at_node(const SensorCounters& now, CounterNews& n
 
 /// Reports each kind of message once: the kernel log has all of them.
 void ErrorCounterMonitor::look_at_log(const SensorCounters& now, CounterNews& news) {
-  constexpr const char* kinds[] = {"nvswitch", "link", "driver"};
+  constexpr const char* finding_kinds[] = {"nvswitch", "link", "driver"};
   constexpr const char* places[] = {"NVSwitch (SXid)", "PCIe link (AER)", "driver"};
   for (const LogMessage& message : now.log_messages) {
     const auto source = static_cast<std::size_t>(message.source);
     if (!first(fmt::format("log {} {}", source, message.is_error))) continue;
     if (message.is_error)
       news.findings.push_back(
-          device_.finding(kinds[source], places[source], "kernel log: " + printable(message.text)));
+          device_.finding(finding_kinds[source], places[source], "kernel log: " + printable(message.text)));
     else
       news.notices.push_back(fmt::format("rank {}: kernel log: {}", device_.rank, printable(message.text)));
   }

@@ -219,6 +219,9 @@ TEST(VerdictText, AStepsTimeIsToldWithWhatTakesMostOfIt) {
   EXPECT_THAT(text_with(breakdown(2, 2, 11), Json::object()),
               HasSubstr("\n  Step: 20 ms: GEMMs 30 %, activations 10 %, update 5 %, other 55 %\n"))
       << "a rank alone waits for no sums";
+  Json slow = breakdown(500, 900, 100);
+  slow["breakdown"]["step_ms"] = 2320;
+  EXPECT_THAT(text_with(slow, slow), HasSubstr("\n  Step: 2.32 s: GEMMs 22 %"));
 }
 
 TEST(VerdictText, UnevenSharesAreToldWithTheirGain) {
