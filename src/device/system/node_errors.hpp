@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 /// Error counters that the kernel keeps for all users, from /sys.
 namespace egt {
