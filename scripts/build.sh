@@ -59,7 +59,7 @@ environment() {
   grep -hs '^Model' /proc/driver/nvidia/gpus/*/information || true
 }
 
-# CMake takes seconds to find what it found before. Ninja starts it again by itself if one of its files has changed.
+# CMake takes seconds to find what it found before. Ninja starts it again if one of its files has changed.
 folder=build
 [[ $preset == release ]] || folder=build-$preset
 state=$(environment)

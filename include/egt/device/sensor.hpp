@@ -107,7 +107,7 @@ struct SensorCounters {
   PcieLink pcie;
   bool xids_told = false;                ///< a source of Xids can be read
   std::vector<XidEvent> xids;            ///< all since the sensor was opened, oldest first
-  std::vector<LogMessage> log_messages;  ///< since the last reading
+  std::vector<LogMessage> log_messages;  ///< the first of each source and severity since then
   /// Why the device no longer works, in one line; then only `xids` is also set. Empty: it works.
   std::string lost;
 };

@@ -133,7 +133,9 @@ class NvmlSensor final : public Sensor {
   Answers answers_;
 
   std::optional<nvml::XidEvents> xid_events_;
-  std::optional<nvml::PciAddress> pci_, port_;  ///< of the GPU and of the port above it
+  std::optional<nvml::PciAddress> pci_;
+  std::string port_;  ///< address of the port above the GPU; empty: unknown
+  std::vector<LogMessage> log_messages_;
   std::optional<nvml::KernelLog> kernel_log_;
   nvml::XidList xid_list_;
   std::vector<std::string> untold_;
@@ -226,7 +228,7 @@ void NvmlSensor::listen_for_xids(const std::string& kernel_log) {
   else
     untold_.push_back(fmt::format("Xid events of NVML: {}", events.status().what()));
   pci_ = pci_address();
-  if (pci_) port_ = nvml::parse_pci_address(pcie_port(root_, nvml::to_text(*pci_)));
+  if (pci_) port_ = pcie_port(root_, nvml::to_text(*pci_));
   if (!pci_) {
     untold_.push_back("Xid lines of the kernel log: the GPU's PCI bus id is not known");
   } else if (auto log = nvml::KernelLog::open(kernel_log); log.ok()) {
@@ -250,8 +252,13 @@ void NvmlSensor::collect_xids(SensorCounters& counters) {
     auto message = nvml::parse_message(line, *pci_, port_);
     const bool is_of_others =
         message && message->source == LogMessage::Source::nvswitch && errors_ == NodeErrors::left_to_another;
-    if (message && !is_of_others) counters.log_messages.push_back(std::move(*message));
+    if (!message || is_of_others) continue;
+    const bool is_known = std::any_of(log_messages_.begin(), log_messages_.end(), [&](const LogMessage& one) {
+      return one.source == message->source && one.is_error == message->is_error;
+    });
+    if (!is_known) log_messages_.push_back(std::move(*message));
   }
+  counters.log_messages = log_messages_;
   counters.xids_told = xid_events_ || kernel_log_;
   counters.xids = xid_list_.events();
 }

@@ -66,13 +66,11 @@ std::string to_text(const PciAddress& address) {
 }
 
 std::optional<LogMessage> parse_message(std::string_view line, const PciAddress& gpu,
-                                        const std::optional<PciAddress>& port) {
+                                        const std::string& port) {
   line.remove_prefix(std::min(line.find(';') + 1, line.size()));  // "6,1234,98765,-;" of /dev/kmsg
   const auto has = [&](std::string_view text) { return line.find(text) != std::string_view::npos; };
-  const auto names = [&](const PciAddress& one) {
-    const std::string address = to_text(one);
-    return has(address.substr(0, address.size() - 2));  // the driver leaves ".0" out at times
-  };
+  const std::string address = to_text(gpu);
+  const bool names_gpu = has(address.substr(0, address.size() - 2));  // the driver leaves ".0" out at times
   LogMessage message;
   message.text = line;
   if (has(": SXid (PCI:")) {
@@ -80,13 +78,13 @@ std::optional<LogMessage> parse_message(std::string_view line, const PciAddress&
     message.is_error = has(", Fatal");
     return message;
   }
-  if (has("PCIe Bus Error: severity=") && (names(gpu) || (port && names(*port)))) {
+  if (has("PCIe Bus Error: severity=") && (names_gpu || (!port.empty() && has(port)))) {
     message.source = LogMessage::Source::pcie;
     message.is_error = !has("severity=Correct");  // Corrected, or Correctable of newer kernels
     return message;
   }
   // "NVRM: GPU at PCI:0000:18:00: GPU-.." names the GPU of the Xid that follows.
-  if (!has("NVRM: ") || has("NVRM: Xid (") || has("NVRM: GPU at PCI:") || !names(gpu)) return std::nullopt;
+  if (!has("NVRM: ") || has("NVRM: Xid (") || has("NVRM: GPU at PCI:") || !names_gpu) return std::nullopt;
   const std::string lower = to_lower(line);
   constexpr std::string_view failures[] = {"fail",      "fallen off", "error", "timeout",
                                            "timed out", "lost",       "crash"};

@@ -33,10 +33,10 @@ std::string to_text(const PciAddress& address);
 
 /// Parses a kernel log line without an Xid: "nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 22
 /// ..", AER's "nvidia 0000:18:00.0: PCIe Bus Error: severity=Corrected, ..", and messages of the driver that
-/// name the GPU, as "NVRM: GPU 0000:18:00.0: RmInitAdapter failed!". std::nullopt for all others. `port`: the
-/// port above the GPU, whose AER messages concern the same link.
+/// name the GPU, as "NVRM: GPU 0000:18:00.0: RmInitAdapter failed!". std::nullopt for all others. `port`:
+/// address of the port above the GPU, whose AER messages concern the same link; empty: unknown.
 std::optional<LogMessage> parse_message(std::string_view line, const PciAddress& gpu,
-                                        const std::optional<PciAddress>& port);
+                                        const std::string& port);
 
 /// Kernel log lines written after this was opened.
 class KernelLog {
